@@ -16,6 +16,7 @@ from cerebro_db.configs.grids.parameters import CompileParams, parse_compile_par
 from cerebro_db.errors import InvalidArgument, UndefinedTable, WrongObjectType
 from cerebro_db.executors.tasks import input_task, target_task
 from cerebro_db.models.architectures import limits_of
+from cerebro_db.postgres.completeness import check_local
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.packed import recorded_encoding
 from cerebro_db.postgres.relations import Relation, find
@@ -120,6 +121,7 @@ def load_model_table(session: Session, text: str | None) -> ModelTable:
     summary = _companion(session, relation, "_summary")
     _with_columns(info, "mst_key", "compile_params", "fit_params")
     _with_columns(states, "mst_key", "chunk", "state")
+    check_local(session, states, ROLE)
     _with_columns(summary, *_FACTS)
     rows = session.run(
         f"SELECT m.mst_key FROM {relation.name.sql} m WHERE EXISTS (SELECT 1 "

@@ -32,11 +32,18 @@ from cerebro_db.packing.drift import Observed, observe, with_statistics
 from cerebro_db.packing.earlier import Earlier, check_follows, followed, of_packed
 from cerebro_db.packing.earlier import earlier as earlier_packing
 from cerebro_db.packing.encoding_plan import Fitter
+from cerebro_db.packing.equality import compared
 from cerebro_db.packing.layout import Layout, lay_out
 from cerebro_db.packing.request import PackRequest, PackSummary
-from cerebro_db.packing.row_faults import Damaged, find_damaged, left_out
+from cerebro_db.packing.row_faults import Damaged, columns_named, find_damaged, left_out
 from cerebro_db.packing.segments import SpreadWork, choose_segments, spread
-from cerebro_db.packing.source import Feature, Target, check_source, within_limits
+from cerebro_db.packing.source import (
+    Feature,
+    Target,
+    check_source,
+    is_whole,
+    within_limits,
+)
 from cerebro_db.packing.survey import Survey, Surveyor, extras_of
 from cerebro_db.packing.work import (
     ENCODING_SUFFIX,
@@ -48,6 +55,7 @@ from cerebro_db.packing.work import (
     summary_fields,
     weight_of,
 )
+from cerebro_db.postgres.completeness import check_complete, count_of, scanned_elsewhere
 from cerebro_db.postgres.control import (
     END_HOLDER,
     JobHost,
@@ -176,7 +184,11 @@ class _Job:
                 followed(self._control, one, earlier, place)
                 for place, one in enumerate((target, *targets))
             ]
-            others = replace(others, targets=tuple(targets))
+        target, *targets = [
+            compared(self._control, source, one, earlier.targets[place] if earlier else None)
+            for place, one in enumerate((target, *targets))
+        ]
+        others = replace(others, targets=tuple(targets))
         classes = wanted_classes(request, (target, *targets))
         weight = weight_of(request, source)
         segments = choose_segments(
@@ -282,12 +294,15 @@ class _Job:
         if extras := extras_of(work.others):
             self._control.run(add_columns(work.build, extras))
         snapshot = self._control.run(self._sql.begin_reading)[0][0]
+        counted = self._control.run(count_of(table.sql))[0][0]
         work = self._fitted(work, table)
         damaged = self._damaged(work, table, snapshot)
         surveyor = Surveyor(self._sql, self._control, damaged)
         survey = _survey(surveyor, work, table)
         if damaged is not None and damaged.rows:
             self._tell_damaged(survey, damaged)
+        read = len(survey.addresses) + (damaged.rows if damaged else 0)
+        check_complete("source_table", work.source.name, counted, read)
         layout = _layout(work, survey)
         try:
             self._fill(work, survey, layout, snapshot)
@@ -340,6 +355,7 @@ class _Job:
             table,
             wanted.max_categories,
             self._host.notice,
+            [one.name for one in work.source.columns if is_whole(one)],
         )
         found = with_statistics(self._control, read, fitter.fitted(plan))
         return self._with_styles(work, found)
@@ -354,7 +370,8 @@ class _Job:
         """With an earlier encoding, after a look at how far the rows have moved."""
         if work.request.is_scored:
             return work
-        self._observed = observe(self._control, read, encoding)
+        with columns_named(self._control, read.sql, work.feature.readings("s")):
+            self._observed = observe(self._control, read, encoding)
         for message in self._observed.notices(earlier.name):
             self._host.notice(message)
         if work.training is not None:
@@ -380,7 +397,8 @@ class _Job:
     def _readable(self, work: Work) -> QualifiedName:
         """A plain table with the rows of the source: itself, or a copy."""
         source = work.source
-        if not self._control.run(self._sql.needs_staging, (source.oid,))[0][0]:
+        staged = self._control.run(self._sql.needs_staging, (source.oid,))[0][0]
+        if not staged and not scanned_elsewhere(self._control, source.name):
             return source.name
         feature = work.feature
         arrays = (one for one in work.others.features if not one.is_scalar)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData
 from cerebro_db.packing.source import check_source
 from cerebro_db.postgres.columns import ALL, listed_columns
+from cerebro_db.postgres.completeness import scanned_elsewhere
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.outputs import Outputs, new_outputs, publish
 from cerebro_db.postgres.relations import Relation, find
@@ -18,6 +19,7 @@ from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import SPLIT, SPLIT_IN_TWO
 
 _CHOSEN = "pg_temp.cerebro_split"
+_COPY = QualifiedName("pg_temp", "cerebro_split_rows")
 
 
 def choose(source: str, columns: Sequence[str], strata: Sequence[str]) -> str:
@@ -183,9 +185,21 @@ def split(session: Session, request: SplitRequest) -> Split:
     strata = _names(source, request.grouping_cols, "grouping_cols")
     columns = _names(source, request.target_cols or ALL, "target_cols")
     outputs = _outputs(session, request, source, columns)
+    source = _readable(session, source, [*columns, *strata])
     made = _written(session, request, source, columns, strata, outputs)
     publish(session, outputs)
     return made
+
+
+def _readable(session: Session, source: Relation, columns: Sequence[str]) -> Relation:
+    """The source, or a copy of it where its rows lie on other nodes, which cannot send whole rows as text."""
+    if not scanned_elsewhere(session, source.name):
+        return source
+    listed = ", ".join(map(quote, dict.fromkeys(columns)))
+    session.run(
+        f"CREATE TEMPORARY TABLE {_COPY.sql} ON COMMIT DROP AS SELECT {listed} FROM {source.name.sql}"
+    )
+    return replace(source, name=_COPY)
 
 
 def _share(role: str, value: float | None) -> Decimal:
@@ -245,6 +259,8 @@ def _written(
         comment = outputs.kind.comment(table, suffix)
         session.run(write(table, columns, part, comment))
     session.run(FORGET)
+    if source.name == _COPY:
+        session.run(f"DROP TABLE {_COPY.sql}")
     tables = tuple(map(outputs.table, outputs.suffixes))
     return Split(tables, counts[0], counts[1], counts[2] if strata else 0)
 

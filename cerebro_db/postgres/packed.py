@@ -13,6 +13,7 @@ from typing import Any
 from cerebro_db.configs.encodings import Recorded, parse_recorded
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import PACK_AGAIN, InvalidData, UndefinedTable, WrongObjectType
+from cerebro_db.postgres.completeness import check_local
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.relations import KINDS, Relation, find
 from cerebro_db.postgres.sessions import Session
@@ -298,6 +299,7 @@ def _described(session: Session, text: str | None, role: str) -> tuple[PackedTab
     if not (relation.has("partition_key") and relation.has("buffer_id")):
         hint = _VALIDATION_HINT if role == "validation_table" else _HINT
         raise WrongObjectType(f"{role}: {relation.name} is not packed", hint=hint)
+    check_local(session, relation, role)
     summary = _summary_of(session, relation, role)
     facts = _facts(session, summary, role)
     inputs = tuple(_input(facts, i) for i in range(len(facts.names("independent_varname"))))

@@ -15,6 +15,7 @@ from cerebro_db.errors import CerebroError, DuplicateTable, InvalidState
 from cerebro_db.executors.tasks import worker_task
 from cerebro_db.models.trained import no_state
 from cerebro_db.postgres.catalog import Catalog
+from cerebro_db.postgres.completeness import check_complete, count_of
 from cerebro_db.postgres.control import (
     END_HOLDER,
     NO_RUN,
@@ -44,7 +45,7 @@ from cerebro_db.postgres.sessions import (
 from cerebro_db.relay.machine import cores
 from cerebro_db.scoring.again import done_again
 from cerebro_db.scoring.prediction_models import Asked, Member
-from cerebro_db.scoring.prediction_source import Buffers, Rows
+from cerebro_db.scoring.prediction_source import ROLE, Buffers, Rows
 
 # A batch is large enough to keep a worker busy and small in its memory.
 MAX_BATCH_ROWS = 4096
@@ -159,15 +160,17 @@ class Job(ABC):
             self._publish(work)
             return
         if isinstance(work.source, Rows):
-            self._tell_repeated(work.source)
-        self._predicted(work)
+            counted = self._tell_repeated(work.source)
+        else:
+            counted = work.source.rows
+        self._predicted(work, counted)
 
-    def _tell_repeated(self, source: Rows) -> None:
-        """Tell of rows whose predictions nobody can tell apart."""
+    def _tell_repeated(self, source: Rows) -> int:
+        """The number of rows; tells of those whose predictions nobody can tell apart."""
         names = [one.name for one in source.ids]
         if self._control.run(_IS_KEY, (source.table.oid, names, source.table.oid)):
-            return
-        ids, rows = self._control.run(self._dialect.prediction.repeated(source.sql))[0]
+            return int(self._control.run(count_of(source.sql.rows))[0][0])
+        ids, rows, total = self._control.run(self._dialect.prediction.repeated(source.sql))[0]
         if ids:
             listed = ", ".join(names)
             self._notify(
@@ -175,6 +178,13 @@ class Job(ABC):
                 f"{'' if ids == 1 else 's'} of {listed}, so that their predictions cannot be told "
                 "apart"
             )
+        return int(total)
+
+    def _check_inserted(self, work: Work, counted: int, inserted: int) -> None:
+        """Refuse an output that lacks rows, where each row of the source has a known number of them."""
+        a_row = work.answer.rows_each
+        if a_row is not None and not (isinstance(work.source, Rows) and work.source.sql.ignores):
+            check_complete(ROLE, work.source.table.name, counted * a_row, inserted)
 
     def _tell_left_out(self, work: Work, found: Sequence[Any]) -> None:
         """Tell of rows whose images cannot be read."""
@@ -228,8 +238,13 @@ class Job(ABC):
         self._control.run_through("COMMIT")
 
     @abstractmethod
-    def _predicted(self, work: Work) -> None:
-        """Predict, and commit."""
+    def _predicted(self, work: Work, counted: int) -> None:
+        """Predict, and commit.
+
+        Args:
+            work: what is predicted.
+            counted: rows of the source.
+        """
 
 
 class PredictionJob(Job):
@@ -244,18 +259,22 @@ class PredictionJob(Job):
         super().__init__(host, control)
         self._pool, self._sql = host.pool, host.dialect.prediction
 
-    def _predicted(self, work: Work) -> None:
-        pieces = self._sql.pieces(work.source.sql, self._extent(work))
+    def _predicted(self, work: Work, counted: int) -> None:
+        extent = self._extent(work)
+        if extent and isinstance(work.source, Rows):
+            reached = self._control.run(self._sql.reached(work.source.sql), (0, extent[0][0]))
+            check_complete(ROLE, work.source.table.name, counted, reached[0][0])
+        pieces = self._sql.pieces(work.source.sql, extent)
         wanted = _workers(work.num_workers, len(pieces))
         with (
             slots(self._control, wanted, self._notify, ready=1) as count,
             self._others(work, count - 1) as others,
         ):
             if others:
-                self._together(work, others, pieces)
+                self._together(work, others, pieces, counted)
             else:
                 self._create(work)
-                self._insert([self._control], work, work.outputs.draft(), pieces)
+                self._insert([self._control], work, work.outputs.draft(), pieces, counted)
                 self._publish(work)
 
     def _extent(self, work: Work) -> list[tuple[Any, ...]]:
@@ -276,7 +295,9 @@ class PredictionJob(Job):
         finally:
             close_all(others)
 
-    def _together(self, work: Work, others: Sequence[Session], pieces: Sequence[Piece]) -> None:
+    def _together(
+        self, work: Work, others: Sequence[Session], pieces: Sequence[Piece], counted: int
+    ) -> None:
         """All insert into a table that the others can see; it gets its name when it is complete."""
         build, source = work.outputs.unfinished(), work.source.sql
         self._reserve(work, others[0])
@@ -285,7 +306,7 @@ class PredictionJob(Job):
         try:
             snapshot = self._control.run(self._sql.export)[0][0]
             run_each(others, (self._sql.follow, (snapshot,)))
-            self._insert([self._control, *others], work, build, pieces)
+            self._insert([self._control, *others], work, build, pieces, counted)
             run_each([self._control, *others], ("COMMIT", ()))
             with (
                 transaction(self._control),
@@ -301,7 +322,12 @@ class PredictionJob(Job):
 
     # -- the work --------------------------------------------------------------
     def _insert(
-        self, workers: Sequence[Session], work: Work, table: QualifiedName, pieces: Sequence[Piece]
+        self,
+        workers: Sequence[Session],
+        work: Work,
+        table: QualifiedName,
+        pieces: Sequence[Piece],
+        counted: int,
     ) -> None:
         source, answer, batch_rows = work.source.sql, work.answer, work.batch_rows
         tokens = self._loaded(workers, work)
@@ -311,7 +337,10 @@ class PredictionJob(Job):
                 table, source, answer, tokens[session], batch_rows, piece
             )
 
+        before = sum(session.inserted for session in workers)
         found = gather_made(workers, map(maker, pieces))
+        inserted = sum(session.inserted for session in workers) - before
+        self._check_inserted(work, counted, inserted)
         self._tell_left_out(work, [row for rows in found for row in rows])
         self._report_rounding(work, workers)
 
@@ -368,7 +397,7 @@ class SpreadJob(Job):
         self._control.run(as_seen(self._control, text))
         return replace(work, source=replace(source, sql=copy))
 
-    def _predicted(self, work: Work) -> None:
+    def _predicted(self, work: Work, counted: int) -> None:
         run, source = self._control.run, work.source.sql
         self._create(work)
         self._bring(work)
@@ -383,7 +412,9 @@ class SpreadJob(Job):
         statement = self._sql.predict(
             work.outputs.draft(), work.source.sql, work.answer, work.batch_rows
         )
+        before = self._control.inserted
         run(*statement)
+        self._check_inserted(work, counted, self._control.inserted - before)
         self._report_rounding(work, [self._control])
         self._publish(work)
 

@@ -10,9 +10,10 @@ from cerebro_db.configs.encodings import Encoding
 from cerebro_db.configs.images import check_ignores
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.packing.columns import id_columns, listed_features
-from cerebro_db.packing.row_faults import left_out, reason, remedy, without_nulls
+from cerebro_db.packing.row_faults import left_out, reason, remedy, unreadable, without_nulls
 from cerebro_db.packing.source import Feature, recorded_feature, within_limits
 from cerebro_db.postgres.columns import split_names
+from cerebro_db.postgres.completeness import scanned_elsewhere
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.dialects.postgresql_prediction import PackedSource, RowSource
@@ -91,8 +92,10 @@ class Rows:
         statement = dialect.prediction.culprit(self.sql, asked.shapes)
         try:
             rows = session.run(statement, [asked.divisor] * len(asked.shapes))
-        except CerebroError:  # the server already fails on reading that row, and says why
-            return failure
+        except CerebroError:  # the server already fails on reading that row
+            session.recover()
+            readings = [one for feature in self.features for one in feature.readings("t")]
+            return unreadable(session.run, f"{self.sql.table.sql} t", readings, failure)
         if not rows:
             return failure
         number, row_id, place, fault, got = rows[0]
@@ -119,6 +122,7 @@ class Buffers:
     sql: PackedSource
     table: Relation
     columns: tuple[str, ...] = ()
+    rows: int = 0
 
     def column_of(self, name: str, place: int) -> str:
         """Name of the column of which a worker has reported a value."""
@@ -161,6 +165,8 @@ def test_source(
     check_ignores(ignores, feature.image)
     feature = within_limits(session, feature)
     addressed = not session.run(dialect.packing.needs_staging, (found.oid,))[0][0]
+    if dialect.prediction.spread is None:
+        addressed = addressed and not scanned_elsewhere(session, found.name)
     source = RowSource(
         found.name,
         ids=tuple((one.name, one.type) for one in ids),
@@ -249,7 +255,7 @@ def _buffers(
             hint="pack it with cerebro.cerebro_pack_validation",
         )
     columns = ((one.name, _FLOAT_BYTES * math.prod(one.shape)) for one in packed.inputs)
-    return Buffers(PackedSource(name, tuple(columns)), packed.relation)
+    return Buffers(PackedSource(name, tuple(columns)), packed.relation, rows=packed.rows)
 
 
 def _check_packed_names(packed: PackedTable, text: str) -> None:

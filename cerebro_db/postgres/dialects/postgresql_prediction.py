@@ -308,14 +308,22 @@ class PostgreSQLPrediction:
         return f"SELECT NOT EXISTS (SELECT 1 FROM {source.any_row})"
 
     def repeated(self, source: RowSource) -> str:
-        """Number of ids that several rows have, and of these rows."""
+        """Number of ids that several rows have, of these rows, and of all rows."""
         keys = source.keys
         if not source.comparable:
             keys = tuple(f'{key}::text COLLATE "C"' for key in keys)
         return (
-            "SELECT pg_catalog.count(*), COALESCE(pg_catalog.sum(d.n), 0)::bigint FROM ("
-            f"SELECT pg_catalog.count(*) AS n FROM {source.rows} "
-            f"GROUP BY {', '.join(keys)} HAVING pg_catalog.count(*) > 1) d"
+            "SELECT pg_catalog.count(CASE WHEN d.n > 1 THEN 1 END) AS ids, "
+            "COALESCE(pg_catalog.sum(CASE WHEN d.n > 1 THEN d.n END), 0)::bigint AS rows, "
+            "COALESCE(pg_catalog.sum(d.n), 0)::bigint AS total FROM ("
+            f"SELECT pg_catalog.count(*) AS n FROM {source.rows} GROUP BY {', '.join(keys)}) d"
+        )
+
+    def reached(self, source: RowSource) -> str:
+        """Rows that the pieces of a source have. Parameters: the first block, the one after the last."""
+        return (
+            f"SELECT pg_catalog.count(*) FROM {source.table.sql} t "
+            "WHERE t.ctid >= ('(' || %s || ',0)')::tid AND t.ctid < ('(' || %s || ',0)')::tid"
         )
 
     def extent(self, source: Source) -> Statement | None:
