@@ -451,10 +451,11 @@ COMMENT ON FUNCTION cerebro.cerebro_cancel_job(bigint) IS
 CREATE OR REPLACE FUNCTION cerebro.cerebro_promote_if_better(
     run_id  bigint,
     model   text,
-    mst_key integer DEFAULT NULL)
+    mst_key integer DEFAULT NULL,
+    validation_table text DEFAULT NULL)
 RETURNS integer LANGUAGE plpython3u AS {{ udf('cerebro_promote_if_better') }};
-COMMENT ON FUNCTION cerebro.cerebro_promote_if_better(bigint, text, integer) IS
-'Registers the best model of a finished run, or that of mst_key, and gives it the alias, such as model:digits@champion, if it is better on the validation table of the run than the version that has the alias, or where none has. Both are scored anew. Returns the version, NULL where it is no better. The lineage of the version tells what was compared.';
+COMMENT ON FUNCTION cerebro.cerebro_promote_if_better(bigint, text, integer, text) IS
+'Registers the best model of a finished run, or that of mst_key, and gives it the alias, such as model:digits@champion, if it is better on the validation table of the run than the version that has the alias, or where none has. Both are scored anew: on the packed rows, or, where one of them was trained with another encoding or other classes, on the raw rows that these were packed from, each by its own encoding. validation_table: other rows, packed or raw. Returns the version, NULL where it is no better. The lineage of the version tells what was compared.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_submit(
     calls      json,
