@@ -122,7 +122,7 @@ CREATE TRIGGER check_setting BEFORE INSERT ON cerebro.catalog_settings
     FOR EACH ROW EXECUTE PROCEDURE cerebro._check_setting();
 
 CREATE VIEW cerebro.registered_functions WITH (security_barrier) AS
-SELECT f.name, f.path, f.package, f.version, f.places, pg_get_userbyid(f.registered_by) AS registered_by,
+SELECT f.name, f.path, f.package, f.version, f.places, cerebro._role_name(f.registered_by) AS registered_by,
        f.registered, f.expression
   FROM cerebro.catalog_functions f;
 COMMENT ON VIEW cerebro.registered_functions IS
@@ -136,7 +136,7 @@ COMMENT ON VIEW cerebro.registered_functions IS
        r.threads, r.durability, r.schedule, r.strategy_params, r.manifest, r.created, r.started, r.resumed, r.finished
 {%- endset %}
 CREATE VIEW cerebro.runs WITH (security_barrier) AS
-SELECT r.run_id, pg_get_userbyid(r.owner) AS owner, r.name, r.description,
+SELECT r.run_id, cerebro._role_name(r.owner) AS owner, r.name, r.description,
        CASE WHEN r.status IN ('starting', 'running') AND NOT EXISTS (
                 SELECT 1 FROM pg_catalog.pg_locks l
                  WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
@@ -153,7 +153,7 @@ DO $runs$
 BEGIN
     IF {{ has_segments }} THEN
         EXECUTE $view$CREATE OR REPLACE VIEW cerebro.runs WITH (security_barrier) AS
-SELECT r.run_id, pg_get_userbyid(r.owner) AS owner, r.name, r.description,
+SELECT r.run_id, cerebro._role_name(r.owner) AS owner, r.name, r.description,
        CASE WHEN r.status IN ('starting', 'running')
              AND r.driver_pid || '/' || r.lock_key <> ALL ({{ held_locks }})
             THEN 'interrupted' ELSE r.status
@@ -233,6 +233,8 @@ SELECT run_id,
 COMMENT ON VIEW cerebro.leaderboard IS
 'Configurations of each run, best first: by the first metric where it is the same one for all, else by loss; on the validation table (the training table where there is none).';
 
+{%- set best_value %}CASE k.goal WHEN 'loss' THEN coalesce(b.validation_loss, b.training_loss)
+                   ELSE (coalesce(b.validation_metrics, b.training_metrics))[1] END{% endset %}
 CREATE VIEW cerebro.progress WITH (security_barrier) AS
 WITH hops AS (
     SELECT run_id, count(*) AS done, sum(rows) AS rows, max(finished) AS last
@@ -291,10 +293,9 @@ SELECT r.run_id, r.name, r.status,
                                     extract(epoch FROM timestamptz '3000-01-01')))
             ELSE r.finished
        END AS estimated_end,
-       b.mst_key AS best_mst_key,
-       CASE k.goal WHEN 'loss' THEN coalesce(b.validation_loss, b.training_loss)
-                   ELSE (coalesce(b.validation_metrics, b.training_metrics))[1]
-       END AS best_so_far,
+       -- NaN is ranked last: where the first one has it, all have.
+       CASE WHEN {{ best_value }} <> 'NaN' THEN b.mst_key END AS best_mst_key,
+       nullif({{ best_value }}, 'NaN') AS best_so_far,
        r.created, r.started, r.finished, r.schedule AS strategy, w.reason AS strategy_reason
   FROM cerebro.runs r
   JOIN planned p ON p.run_id = r.run_id
