@@ -42,6 +42,11 @@ class Method(StrEnum):
         """True if the values are categories rather than numbers."""
         return self in (Method.ONEHOT, Method.INTEGER)
 
+    @property
+    def is_scaled(self) -> bool:
+        """True if something is subtracted from numbers, and they are divided."""
+        return self in (Method.STANDARDIZE, Method.MINMAX)
+
 
 NUMERIC_METHODS = tuple(method for method in Method if not method.is_categorical)
 CATEGORICAL_METHODS = tuple(method for method in Method if method.is_categorical)

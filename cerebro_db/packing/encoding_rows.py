@@ -10,9 +10,10 @@ from cerebro_db.errors import DuplicateFunction, UndefinedTable, WrongObjectType
 from cerebro_db.models.registered import registered
 from cerebro_db.packing.columns import id_columns
 from cerebro_db.packing.encoding_plan import matched
+from cerebro_db.packing.row_faults import columns_named
 from cerebro_db.packing.source import FEATURES, check_source
 from cerebro_db.postgres.control import Notify
-from cerebro_db.postgres.encoding import FUNCTION, write_function, write_rows
+from cerebro_db.postgres.encoding import FUNCTION, expressions, write_function, write_rows
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_outputs, publish
 from cerebro_db.postgres.packed import SUMMARY_SUFFIX, recorded_encoding
@@ -80,7 +81,9 @@ def encode(session: Session, request: EncodeRequest, notify: Notify) -> Qualifie
         inputs=[source.oid],
     )
     columns = [*ids, *(one.name for one in encoding.columns)]
-    session.run(write_rows(outputs.draft(), read_as(session, source, columns, "s"), ids, encoding))
+    rows = read_as(session, source, columns, "s")
+    with columns_named(session, rows, expressions(encoding, "s")):
+        session.run(write_rows(outputs.draft(), rows, ids, encoding))
     publish(session, outputs)
     return outputs.name
 

@@ -32,11 +32,18 @@ from cerebro_db.packing.drift import Observed, observe, with_statistics
 from cerebro_db.packing.earlier import Earlier, check_follows, followed, of_packed
 from cerebro_db.packing.earlier import earlier as earlier_packing
 from cerebro_db.packing.encoding_plan import Fitter
+from cerebro_db.packing.equality import compared
 from cerebro_db.packing.layout import Layout, lay_out
 from cerebro_db.packing.request import PackRequest, PackSummary
-from cerebro_db.packing.row_faults import Damaged, find_damaged, left_out
+from cerebro_db.packing.row_faults import Damaged, columns_named, find_damaged, left_out
 from cerebro_db.packing.segments import SpreadWork, choose_segments, spread
-from cerebro_db.packing.source import Feature, Target, check_source, within_limits
+from cerebro_db.packing.source import (
+    Feature,
+    Target,
+    check_source,
+    is_whole,
+    within_limits,
+)
 from cerebro_db.packing.survey import Survey, Surveyor, extras_of
 from cerebro_db.packing.work import (
     ENCODING_SUFFIX,
@@ -173,7 +180,11 @@ class _Job:
                 followed(self._control, one, earlier, place)
                 for place, one in enumerate((target, *targets))
             ]
-            others = replace(others, targets=tuple(targets))
+        target, *targets = [
+            compared(self._control, source, one, earlier.targets[place] if earlier else None)
+            for place, one in enumerate((target, *targets))
+        ]
+        others = replace(others, targets=tuple(targets))
         classes = wanted_classes(request, (target, *targets))
         weight = weight_of(request, source)
         segments = choose_segments(
@@ -340,6 +351,7 @@ class _Job:
             table,
             wanted.max_categories,
             self._host.notice,
+            [one.name for one in work.source.columns if is_whole(one)],
         )
         found = with_statistics(self._control, read, fitter.fitted(plan))
         return self._with_styles(work, found)
@@ -354,7 +366,8 @@ class _Job:
         """With an earlier encoding, after a look at how far the rows have moved."""
         if not self._records:
             return work
-        self._observed = observe(self._control, read, encoding)
+        with columns_named(self._control, read.sql, work.feature.readings("s")):
+            self._observed = observe(self._control, read, encoding)
         for message in self._observed.notices(earlier.name):
             self._host.notice(message)
         if work.training is not None:

@@ -10,7 +10,8 @@ from cerebro_db.configs.images import ImageEncoding, ImageFormat
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.packing.encoding_plan import matched
 from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.encoding import encoded
+from cerebro_db.postgres.dialects.packing_extras import EQUALS
+from cerebro_db.postgres.encoding import encoded, expressions
 from cerebro_db.postgres.names import quote, shown_identifier
 from cerebro_db.postgres.packed import PackedTarget
 from cerebro_db.postgres.relations import Column, Relation, column
@@ -66,6 +67,12 @@ class Feature:
         """Image format to read; None if it is an array of numbers that is read."""
         return self.encoding if isinstance(self.encoding, ImageEncoding) else None
 
+    def readings(self, alias: str) -> list[tuple[str, str]]:
+        """The columns, each with SQL of what is read of it."""
+        if isinstance(self.encoding, Encoding):
+            return expressions(self.encoding, alias)
+        return [(self.column.name, self.expression(alias))]
+
     def expression(self, alias: str) -> str:
         """SQL of the array of numbers, or of the image, over an alias of the source."""
         if isinstance(self.encoding, Encoding):
@@ -93,6 +100,8 @@ class Target:
             classes themselves.
         told: type and text of the array of class values that the summary has, where these are others than
             those that rows are compared with.
+        equals: SQL operator by which classes are compared.
+        varies: whether values may be equal by it that are written otherwise, as in ``citext``.
     """
 
     column: Column
@@ -105,6 +114,8 @@ class Target:
     num_classes: int = 0
     places: int = 0
     told: tuple[str, str] | None = None
+    equals: str = EQUALS
+    varies: bool = False
 
     @property
     def may_be_one_hot(self) -> bool:
@@ -125,7 +136,14 @@ class Target:
         """The target as classes, of which there is one for each place of an array."""
         values = "{" + ",".join(map(str, range(places))) + "}"
         return replace(
-            self, kind="class", cast="integer", shape=(), values=values, found=places, places=places
+            self,
+            kind="class",
+            cast="integer",
+            shape=(),
+            values=values,
+            found=places,
+            places=places,
+            equals=EQUALS,
         )
 
     def with_classes(self, values: str, found: int, has_null: bool, wanted: int | None) -> Target:

@@ -17,9 +17,13 @@ from cerebro_db.packing.row_faults import (
     ELEMENT,
     NULL,
     Damaged,
+    Reading,
+    attempted,
+    columns_named,
     not_one_hot,
     reason,
     remedy,
+    unreadable,
     unseen,
 )
 from cerebro_db.packing.source import Feature, Target, is_whole
@@ -32,7 +36,9 @@ from cerebro_db.postgres.dialects.postgresql_packing import (
 )
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.relations import Column
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions import Session, StatementFailed
+
+_NO_ADDRESSES = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -137,18 +143,26 @@ class Surveyor:
             InvalidData: there are no rows, or the first one cannot be packed.
         """
         scan = scan_of(table, feature, target, weight)
-        addresses = self._addresses(table)
+        found = Survey(source, scan, feature, target, _NO_ADDRESSES, divisor, weight, others)
+        with columns_named(self._control, f"ONLY {table.sql} s", _readings(found)):
+            return self._surveyed(found, num_classes, training)
+
+    def _surveyed(
+        self, given: Survey, num_classes: Sequence[int | None], training: Earlier | None
+    ) -> Survey:
+        scan, target, others = given.scan, given.target, given.others
+        addresses = self._addresses(scan.table)
         if len(self._damaged.addresses):
             scan = replace(scan, left_out=tid_array(self._damaged.addresses))
             addresses = np.setdiff1d(addresses, self._damaged.addresses, assume_unique=True)
         if not len(addresses):
-            raise self._empty(source)
+            raise self._empty(given.source)
         if training is None:
             target, *more = [self._recognized(scan, one) for one in (target, *others.targets)]
             others = replace(others, targets=tuple(more))
             kind = target.cast if target.is_class else None
-            scan = replace(scan, target=_label(target), class_type=kind)
-        found = Survey(source, scan, feature, target, addresses, divisor, weight, others)
+            scan = replace(scan, target=_label(target), class_type=kind, equals=target.equals)
+        found = replace(given, scan=scan, target=target, addresses=addresses, others=others)
         pairs = [
             self._looked_at(pair, places, num_classes[places[1]], training)
             for places, pair in _pairs(found)
@@ -208,11 +222,19 @@ class Surveyor:
     def explained(self, survey: Survey, failure: CerebroError) -> CerebroError:
         """The error that names the row because of which a worker failed."""
         try:
-            faults = [self._fault(pair) for _, pair in _pairs(survey)]
-        except CerebroError:  # the server already fails on reading that row, and says why
+            with self._control.attempt():
+                faults = [self._fault(pair) for _, pair in _pairs(survey)]
+        except StatementFailed:  # the server already fails on reading that row
+            return self._unreadable(survey, failure)
+        except CerebroError:
             return failure
         found = [fault for fault in faults if fault is not None]
         return min(found, key=lambda fault: fault[0])[1] if found else failure
+
+    def _unreadable(self, survey: Survey, failure: CerebroError) -> CerebroError:
+        """The error that names the column that the server cannot read."""
+        table = f"ONLY {survey.scan.table.sql} s"
+        return unreadable(attempted(self._control), table, _readings(survey), failure)
 
     def _empty(self, source: QualifiedName) -> InvalidData:
         if self._damaged.rows:
@@ -303,6 +325,15 @@ def _of_row(
     return InvalidData(f"{where}: column {column.name!r} {what}", remedy(fault, got, shape, column))
 
 
+def _readings(survey: Survey) -> list[Reading]:
+    """The columns, each with SQL of what is read of it."""
+    found = [reading for feature in survey.features for reading in feature.readings("s")]
+    found += [(target.column.name, _label(target)) for target in survey.targets]
+    if survey.weight is not None:
+        found.append((survey.weight.name, survey.scan.weight or "NULL"))
+    return found
+
+
 def _pairs(survey: Survey) -> list[tuple[tuple[int, int], Survey]]:
     """One input and one output at a time, with their places: first ones, inputs, outputs."""
     found = [((0, 0), replace(survey, others=NO_OTHERS))]
@@ -328,7 +359,8 @@ def extras_of(others: Others) -> tuple[Extra, ...]:
 
 def _extra(target: Target) -> Extra:
     kind = target.cast if target.is_class else None
-    return Extra(target.column.name, _label(target), kind, is_whole(target.column))
+    name, whole = target.column.name, is_whole(target.column)
+    return Extra(name, _label(target), kind, whole, target.equals)
 
 
 def _label(target: Target) -> str:
@@ -352,6 +384,8 @@ def scan_of(
         feature.image,
         weights,
         origins=(_origin(feature.column), _origin(target.column), _origin(weight)),
+        equals=target.equals,
+        varies=target.varies,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cerebro_db.configs.encodings import ColumnEncoding, Encoding, Kind, Method
 from cerebro_db.postgres.names import QualifiedName, literal, quote
@@ -41,13 +41,39 @@ def numbers(table: QualifiedName, columns: Sequence[ColumnEncoding]) -> str:
     return f"SELECT {', '.join(parts)} FROM ONLY {table.sql} s"
 
 
-def deviations(table: QualifiedName, columns: Sequence[ColumnEncoding]) -> str:
-    """One row: the standard deviation of each column, whose center is its mean."""
-    parts = [
-        f"pg_catalog.sqrt(pg_catalog.avg(({_finite(column, 's')} - {_number(column.center)}) ^ 2))"
-        for column in columns
-    ]
+def deviations(
+    table: QualifiedName, columns: Sequence[ColumnEncoding], units: Mapping[str, float]
+) -> str:
+    """One row: of each column the average distance of its values from its mean as it is known, and of
+    those that are standardized the root of the average square of that; both in the unit of the column.
+    """
+    parts = []
+    for column in columns:
+        apart = f"({_finite(column, 's')} - {_number(column.fill)})"
+        if (unit := units[column.name]) != 1.0:
+            apart = f"({apart} / {_number(unit)})"
+        square = f"pg_catalog.sqrt(pg_catalog.avg({apart} ^ 2))"
+        parts.append(f"pg_catalog.avg({apart})")
+        parts.append(square if column.method is Method.STANDARDIZE else "NULL")
     return f"SELECT {', '.join(parts)} FROM ONLY {table.sql} s"
+
+
+def unheld(table: QualifiedName, column: ColumnEncoding) -> str:
+    """The first whole number of a column that float32 does not hold, as text."""
+    return (
+        f"SELECT q.value::text FROM (SELECT s.{quote(column.name)} AS value, "
+        f"s.{quote(column.name)}::double precision AS number FROM ONLY {table.sql} s OFFSET 0) q "
+        "WHERE pg_catalog.abs(q.number) > 16777216 AND (pg_catalog.abs(q.number) > 9007199254740992 "
+        "OR q.number::real::double precision <> q.number) ORDER BY q.number LIMIT 1"
+    )
+
+
+def expressions(encoding: Encoding, alias: str) -> list[tuple[str, str]]:
+    """The name of each column, and the expression of its features."""
+    return [
+        (column.name, f"ARRAY[{', '.join(_parts(column, alias))}]::double precision[]")
+        for column in encoding.columns
+    ]
 
 
 def categories(table: QualifiedName, column: ColumnEncoding) -> str:

@@ -10,7 +10,7 @@ from cerebro_db.configs.encodings import Encoding
 from cerebro_db.configs.images import check_ignores
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.packing.columns import id_columns, listed_features
-from cerebro_db.packing.row_faults import left_out, reason, remedy, without_nulls
+from cerebro_db.packing.row_faults import left_out, reason, remedy, unreadable, without_nulls
 from cerebro_db.packing.source import Feature, recorded_feature, within_limits
 from cerebro_db.postgres.columns import split_names
 from cerebro_db.postgres.completeness import scanned_elsewhere
@@ -92,8 +92,10 @@ class Rows:
         statement = dialect.prediction.culprit(self.sql, asked.shapes)
         try:
             rows = session.run(statement, [asked.divisor] * len(asked.shapes))
-        except CerebroError:  # the server already fails on reading that row, and says why
-            return failure
+        except CerebroError:  # the server already fails on reading that row
+            session.recover()
+            readings = [one for feature in self.features for one in feature.readings("t")]
+            return unreadable(session.run, f"{self.sql.table.sql} t", readings, failure)
         if not rows:
             return failure
         number, row_id, place, fault, got = rows[0]

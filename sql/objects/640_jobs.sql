@@ -456,16 +456,24 @@ RETURNS integer LANGUAGE plpython3u AS {{ udf('cerebro_promote_if_better') }};
 COMMENT ON FUNCTION cerebro.cerebro_promote_if_better(bigint, text, integer) IS
 'Registers the best model of a finished run, or that of mst_key, and gives it the alias, such as model:digits@champion, if it is better on the validation table of the run than the version that has the alias, or where none has. Both are scored anew. Returns the version, NULL where it is no better. The lineage of the version tells what was compared.';
 
+CREATE OR REPLACE FUNCTION cerebro.cerebro_submit(
+    calls      json,
+    on_success text DEFAULT NULL,
+    priority   integer DEFAULT 0)
+RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_submit') }};
+COMMENT ON FUNCTION cerebro.cerebro_submit(json, text, integer) IS
+'Makes calls once, one after another, as a job that needs no session, and returns its job_id. calls, on_success and priority as in cerebro_schedule. Any function that changes data may be called. Everything is checked now.';
+
 CREATE OR REPLACE FUNCTION cerebro.cerebro_schedule(
     name       text,
     cron       text,
     calls      json,
     on_success text DEFAULT NULL,
     priority   integer DEFAULT 0,
-    timer      text DEFAULT 'pg_cron')
+    timer      text DEFAULT NULL)
 RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_schedule') }};
 COMMENT ON FUNCTION cerebro.cerebro_schedule(text, text, json, text, integer, text) IS
-'Has calls made again and again, as a job of the caller each time: cron such as 0 3 * * *; calls: an object with the functions by name, in their order, and their arguments by name. Everything is checked now. on_success: such as model:digits@champion, for cerebro_promote_if_better. timer: pg_cron; or crontab or daemon, where cerebro schedule --print, or cerebro daemon, does it. A schedule of that name gives way.';
+'Makes calls again and again, as a job of the caller each time: cron such as 0 3 * * *; calls: an object with the functions by name, in their order, and their arguments by name; any function that changes data may be called. Everything is checked now. on_success: such as model:digits@champion, for cerebro_promote_if_better. timer: pg_cron, crontab (the line that cerebro schedule --print writes) or daemon (the program cerebro daemon); default: pg_cron where it is in this database, else daemon. A schedule of that name gives way.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_unschedule(name text)
 RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_unschedule') }};
