@@ -235,6 +235,8 @@ SELECT run_id,
 COMMENT ON VIEW cerebro.leaderboard IS
 'Configurations of each run, best first: by the first metric where it is the same one for all, else by loss; on the validation table (the training table where there is none).';
 
+{%- set best_value %}CASE k.goal WHEN 'loss' THEN coalesce(b.validation_loss, b.training_loss)
+                   ELSE (coalesce(b.validation_metrics, b.training_metrics))[1] END{% endset %}
 CREATE VIEW cerebro.progress WITH (security_barrier) AS
 WITH hops AS (
     SELECT run_id, count(*) AS done, sum(rows) AS rows, max(finished) AS last
@@ -294,10 +296,9 @@ SELECT r.run_id, r.name, r.status,
                                     extract(epoch FROM timestamptz '3000-01-01')))
             ELSE r.finished
        END AS estimated_end,
-       b.mst_key AS best_mst_key,
-       CASE k.goal WHEN 'loss' THEN coalesce(b.validation_loss, b.training_loss)
-                   ELSE (coalesce(b.validation_metrics, b.training_metrics))[1]
-       END AS best_so_far,
+       -- NaN is ranked last: where the first one has it, all have.
+       CASE WHEN {{ best_value }} <> 'NaN' THEN b.mst_key END AS best_mst_key,
+       nullif({{ best_value }}, 'NaN') AS best_so_far,
        r.created, r.started, r.finished, r.schedule AS strategy, w.reason AS strategy_reason
   FROM cerebro.runs r
   JOIN planned p ON p.run_id = r.run_id

@@ -68,7 +68,9 @@ SELECT r.run_id, r.name, r.status, s.search ->> 'method' AS method, (s.search ->
                     sum(c.epoch)::bigint AS epochs
                FROM cerebro.trials c GROUP BY c.run_id) t ON t.run_id = r.run_id
   LEFT JOIN (SELECT DISTINCT ON (c.run_id) c.run_id, c.mst_key, c.objective FROM cerebro.trials c
-              WHERE c.objective IS NOT NULL AND c.status NOT IN ('failed', 'cancelled')
+              WHERE c.status NOT IN ('failed', 'cancelled')
+                -- What is not a number is compared with nothing, as cerebro_db/models/best.py has it.
+                AND 'NaN' <> ALL (c.objectives) AND 'Infinity' <> ALL (c.objectives) AND '-Infinity' <> ALL (c.objectives)
               ORDER BY c.run_id, c.rank, c.mst_key) b ON b.run_id = r.run_id;
 COMMENT ON VIEW cerebro.searches IS
 'Searches: their method and space, what they look for, and the best that they have found so far.';

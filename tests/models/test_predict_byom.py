@@ -115,7 +115,10 @@ BAD = {
     f"'nope', 1, {START}": (errors.UndefinedTable, "model_arch_table: got 'nope'"),
     f"'rows', 1, {START}": (errors.WrongObjectType, "no column model_id"),
     f"'brought', NULL, {START}": (errors.InvalidParameterValue, "model_id: got NULL"),
-    f"'brought', 99, {START}": (errors.InvalidParameterValue, r"model_ids: got \[99\]"),
+    f"'brought', 99, {START}": (
+        errors.InvalidParameterValue,
+        "model_id: got 99; allowed: those that",
+    ),
     f"'brought', 6, {START}": (errors.InvalidParameterValue, "got 6, which has no model_weights"),
     f"'brought', 1, {START}, 'best'": (errors.InvalidParameterValue, "pred_type: got 'best'"),
     f"'brought', 3, {START}": (errors.InvalidParameterValue, "pred_type: got 'prob'"),
