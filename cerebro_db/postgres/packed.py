@@ -440,11 +440,8 @@ def packed_of(session: Session, oid: int, role: str) -> PackedTable:
         ) from None
 
 
-# Why what a run has read may be something else in the whole database.
-MOVED = (
-    "the database was restored from a dump, which gives tables other numbers, so that no run that was under way "
-    "goes on there"
-)
+# Why what a run has read may not be there in the whole database.
+MOVED = "the dump that was restored here has none of its name"
 _NAME_OF = """
 SELECT n.nspname, c.relname
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
