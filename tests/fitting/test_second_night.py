@@ -170,6 +170,24 @@ def test_a_challenger_of_the_champions_encoding_is_compared_on_packed_rows(shop:
     assert told["fingerprint"] is not None
 
 
+def test_a_warm_start_with_features_of_another_meaning_is_refused(shop: Sql) -> None:
+    """As many features as before, one of which is another city."""
+    make_rows(shop, "wednesday", "Oslo,Bern,Bonn,Riga")
+    packed(shop, "monday", "warm")
+    fitted(shop, "warm", 1)
+    again = "SELECT cerebro_fit_multiple('{}', 'warm_out', 'warm_configs', 1, warm_start := true)"
+    packed(shop, "wednesday", "other_cities")
+    width = "SELECT input_shapes::text FROM {}_summary"
+    assert shop.value(width.format("other_cities")) == shop.value(width.format("warm"))
+    with pytest.raises(
+        errors.InvalidParameterValue, match="other features than the models"
+    ) as refused:
+        shop.run(again.format("other_cities"))
+    assert "encoding_of := 'public.warm_out'" in str(refused.value.diag.message_hint)
+    packed(shop, "wednesday", "same_cities", ", encoding_of := 'warm_out'")
+    shop.run(again.format("same_cities"))
+
+
 def test_rows_to_compare_by_may_be_named(shop: Sql) -> None:
     packed(shop, "tuesday", "named")
     run_id = fitted(shop, "named", 12)
