@@ -37,7 +37,7 @@ from cerebro_db.decide.plan import plan
 from cerebro_db.decide.search.recorded import Change, Recorded
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongRunStatus
 from cerebro_db.models.architectures import limits_of
-from cerebro_db.models.fit_checks import target_facts
+from cerebro_db.models.fit_checks import target_facts, with_counts
 from cerebro_db.postgres.catalog import (
     GOING_ON,
     QUEUED,
@@ -225,6 +225,8 @@ def load_setup(
     stored = [one for one, _, _ in catalog.configurations(run.run_id)]
     sql = dialect.training
     search = None if row.search is None else SearchSpec.from_text(row.search)
+    texts = [one.fit_params for one in stored]
+    texts += [] if search is None else [search.space.fit_params_grid]
     chosen = parse_strategy(row.schedule, row.strategy_params)
     setup = RunSetup(
         spec=RunSpec(
@@ -255,7 +257,7 @@ def load_setup(
         configurations=tuple(
             _configuration(one, models[one.model_id], row, added.get(one.mst_key)) for one in stored
         ),
-        targets=target_facts(packed),
+        targets=with_counts(session, packed, target_facts(packed), texts),
         threads=row.threads,
         use_caching=row.use_caching,
         replaces=row.warm_start,
