@@ -348,13 +348,14 @@ class _Job:
         read = Read(table, is_plain=True)
         if work.earlier is not None:
             return self._compared(work, work.earlier, read, plan)
-        if wanted is None or wanted.max_categories is None:
+        if wanted is None or wanted.max_categories is None or wanted.min_coverage is None:
             return work
         fitter = Fitter(
             self._control,
             work.source.name,
             table,
             wanted.max_categories,
+            wanted.min_coverage,
             self._host.notice,
             [one.name for one in work.source.columns if is_whole(one)],
         )
