@@ -79,7 +79,7 @@ from cerebro_db.postgres.relations import (
     forget_search_path,
     use_search_path,
 )
-from cerebro_db.postgres.session_settings import as_seen, other_styles, styles_while_read
+from cerebro_db.postgres.session_settings import as_seen, is_seen, other_styles, styles_while_read
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.postgres.table_kinds import PACKED
 from cerebro_db.relay.machine import cores
@@ -152,6 +152,7 @@ class _Job:
     def _resolved(self, request: PackRequest) -> Work:
         source = find(self._control, request.source_table, "source_table")
         check_source(source)
+        is_seen(self._control, source)  # or refused
         training = earlier = None
         if request.is_validation:
             training = load_packed(self._control, request.training_table, "training_table")
@@ -347,13 +348,14 @@ class _Job:
         read = Read.plain(table)
         if work.earlier is not None:
             return self._compared(work, work.earlier, read, plan)
-        if wanted is None or wanted.max_categories is None:
+        if wanted is None or wanted.max_categories is None or wanted.min_coverage is None:
             return work
         fitter = Fitter(
             self._control,
             work.source.name,
             table,
             wanted.max_categories,
+            wanted.min_coverage,
             self._host.notice,
             [one.name for one in work.source.columns if is_whole(one)],
         )
