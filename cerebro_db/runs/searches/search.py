@@ -208,7 +208,13 @@ def _set_up(
         check_alike(packed, validation)
     table = find(session, asked.model_arch_table, "model_arch_table")
     known = load_architectures(session, table, asked.space.model_ids)
-    maker = Maker(packed, target_facts(packed), validation is not None, request.seed or 0)
+    maker = Maker(
+        packed,
+        target_facts(packed),
+        validation is not None,
+        request.seed or 0,
+        tick=lambda: session.tick(),
+    )
     texts = {model_id: model.text for model_id, model in known.items()}
     suiting = Suiting(texts, limits_of(session))
     left_out = suiting.left_out(asked.space.compile_grid, asked.space.model_ids)
