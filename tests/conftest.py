@@ -276,6 +276,17 @@ def empty_database(cluster: Server, administrator: Sql) -> Iterator[str]:
 
 
 @pytest.fixture
+def latin_database(cluster: Server, administrator: Sql) -> Iterator[str]:
+    """The DSN of a fresh database in the encoding LATIN1."""
+    name = f"latin_{os.getpid()}"
+    administrator.run(
+        f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'"
+    )
+    yield cluster.dsn(name)
+    drop_database(administrator, name)
+
+
+@pytest.fixture
 def database(cluster: Server, administrator: Sql, template: str) -> Iterator[str]:
     """The DSN of a fresh database with Cerebro-DB, as a superuser."""
     with _fresh_database(cluster, administrator, template) as dsn:

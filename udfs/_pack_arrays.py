@@ -1,1 +1,1 @@
-return relay.trainer("packing_rows.arrays", rows, keys, positions, shape, divisor)
+return relay.trainer("packing_rows.arrays", rows, keys, positions, shape, divisor, name, is_whole)

@@ -49,6 +49,14 @@ KeeperDirectory = Annotated[
         show_default=False,
     ),
 ]
+FilesRoot = Annotated[
+    str | None,
+    typer.Option(
+        help="The directory on the server's machine below which all files lie that are written outside of the"
+        " database, such as event files; '' for none. Default: that of an earlier installation, or none.",
+        show_default=False,
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -63,12 +71,15 @@ def install(
     python: Python = None,
     package: Package = None,
     keeper_directory: KeeperDirectory = None,
+    files_root: FilesRoot = None,
 ) -> None:
     """Installs into a database, in one transaction; again is harmless."""
     from cerebro_db.install import installer
     from cerebro_db.install.places import script_for
 
-    _installed(installer.install, dsn, script_for(dsn, python, package, keeper_directory))
+    _installed(
+        installer.install, dsn, script_for(dsn, python, package, keeper_directory, files_root)
+    )
 
 
 def upgrade(
@@ -76,12 +87,15 @@ def upgrade(
     python: Python = None,
     package: Package = None,
     keeper_directory: KeeperDirectory = None,
+    files_root: FilesRoot = None,
 ) -> None:
     """Brings an installation to this version; sessions that are open keep the old one."""
     from cerebro_db.install import installer
     from cerebro_db.install.places import script_for
 
-    _installed(installer.upgrade, dsn, script_for(dsn, python, package, keeper_directory))
+    _installed(
+        installer.upgrade, dsn, script_for(dsn, python, package, keeper_directory, files_root)
+    )
 
 
 def verify(dsn: Dsn = "") -> None:
@@ -152,12 +166,15 @@ def uninstall(
 
 
 def print_script(
-    python: Python = None, package: Package = None, keeper_directory: KeeperDirectory = None
+    python: Python = None,
+    package: Package = None,
+    keeper_directory: KeeperDirectory = None,
+    files_root: FilesRoot = None,
 ) -> None:
     """Prints the SQL of an installation, for psql -1 -f."""
     from cerebro_db.install.places import script_of
 
-    print(script_of(python, package, keeper_directory).text(), end="")
+    print(script_of(python, package, keeper_directory, files_root).text(), end="")
 
 
 def _installed(how: Callable[[str, Script], tuple[str, ...]], dsn: str, script: Script) -> None:

@@ -7,6 +7,7 @@ from types import ModuleType
 
 from cerebro_db.client.curves import curves_of
 from cerebro_db.errors import InvalidArgument, MissingPackage
+from cerebro_db.training.folders import Folder
 from cerebro_db.watching import reading
 from cerebro_db.watching.reading import Source
 
@@ -33,8 +34,8 @@ def write_run(source: Source, run_id: int, logdir: Path) -> Path:
         for mst_key, epochs in curves.items()
     ]
     try:
-        logdir.mkdir(parents=True, exist_ok=True)
-        events.write(logdir, series)
+        with Folder.of_caller(logdir) as opened:
+            events.write(opened, series)
     except OSError as error:
         raise InvalidArgument(f"logdir: got {logdir}; {error.strerror}") from None
     return logdir / folder

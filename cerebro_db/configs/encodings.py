@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterator
@@ -96,6 +97,15 @@ class Encoding:
     def width(self) -> int:
         """Number of features of a row."""
         return sum(column.width for column in self.columns)
+
+    def column_of(self, place: int) -> ColumnEncoding:
+        """The column that a feature comes from.
+
+        Args:
+            place: of the feature, from 0.
+        """
+        ends = itertools.accumulate(column.width for column in self.columns)
+        return next(column for column, end in zip(self.columns, ends, strict=True) if place < end)
 
     def to_fields(self) -> list[dict[str, Any]]:
         """JSON fields from which ``of_fields`` makes the same."""

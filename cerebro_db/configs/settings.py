@@ -22,6 +22,7 @@ class Settings:
     """
 
     cache_mb: int = 1024
+    files_root: str = ""
     idle_seconds: int = 300
     keep_runs: str = ""
     max_image_pixels: int = DEFAULT_PIXELS
@@ -34,7 +35,7 @@ class Settings:
     peer_network: str = ""
     peer_ports: str = ""
     state_chunk_kb: int = 262_144
-    tensorboard_dir: str = ""
+    tensorboard_dir: str = "tensorboard"
     trainer_cpus: str = ""
     trainer_network: str = "off"
     trainer_nice: int = 0
@@ -53,6 +54,7 @@ class Settings:
 
 DESCRIPTIONS = {
     "cache_mb": "megabytes of decoded partitions that each worker of a run may keep in memory",
+    "files_root": "directory of the server below which everything lies that is written outside of the database; empty for nothing",
     "idle_seconds": "a trainer that nobody uses ends after so many seconds",
     "keep_runs": "runs and jobs that ended so long ago are forgotten, such as 90 days, but for runs of registered models; empty to keep all",
     "max_image_pixels": "most pixels of a JPEG or PNG image that is read; it is refused by what its first bytes tell",
@@ -65,7 +67,7 @@ DESCRIPTIONS = {
     "peer_network": "network in which trainers of several hosts exchange gradients, such as 10.1.0.0/16; empty for none: only those of one host do",
     "peer_ports": "ports on which they do, such as 40000-40999; empty for any that the system gives",
     "state_chunk_kb": "a state is stored in rows of at most so many kilobytes",
-    "tensorboard_dir": "directory of the server below which the callback TensorBoard writes; empty for nowhere",
+    "tensorboard_dir": "folder below files_root in which the callback TensorBoard writes; empty for nowhere",
     "trainer_cpus": "processors that trainers may use, such as 0-3,8; empty for all that the server may use",
     "trainer_network": "on lets trainers open connections of a network; off refuses them all but Unix sockets",
     "trainer_nice": "how far trainers give way to the processes of the server: added to the nice value of these",
@@ -122,6 +124,22 @@ def _directory(name: str, text: str) -> str:
             f"setting {name}: got {shown(text)}; allowed: an absolute path without .. and //"
         )
     return path
+
+
+def _folder(name: str, text: str) -> str:
+    """A path below the root of files, or nothing."""
+    path = text.strip()
+    if path and not _FOLDER.fullmatch(path):
+        raise InvalidArgument(
+            f"setting {name}: got {shown(text)}; allowed: a path below the setting files_root, such as tensorboard, "
+            "of letters, digits, _, - and .",
+            hint="a superuser names that root: SELECT cerebro.cerebro_set('files_root', '/srv/cerebro')",
+        )
+    return path
+
+
+# Folders whose names begin with no dot, so that none leads out of the root.
+_FOLDER = re.compile(r"\w[\w.-]{0,99}(/\w[\w.-]{0,99}){0,9}", re.ASCII)
 
 
 def _cpus(name: str, text: str) -> str:
@@ -225,15 +243,17 @@ PEER_NETWORK_HINT = (
 
 # What only a superuser may set, and what each of them decides.
 OF_SUPERUSERS = {
+    "files_root": "where files outside of the database are written",
     "peer_network": "with whom trainers open connections",
     "peer_ports": "on which ports trainers wait for connections",
     "worker_dsn": "where the server sends passwords to",
 }
 _FORMS: Mapping[str, Callable[[str, str], str]] = {
+    "files_root": _directory,
     "keep_runs": _days,
     "peer_network": _network,
     "peer_ports": _ports,
-    "tensorboard_dir": _directory,
+    "tensorboard_dir": _folder,
     "trainer_cpus": _cpus,
     "trainer_network": _switch,
     "worker_dsn": _worker_dsn,

@@ -39,6 +39,7 @@ _OPTIONAL = {
 }
 _LEAST_MB = 2048
 _FIRST_OF_PACKAGES = 10
+_UTF8 = "UTF8"
 
 State = Literal["ok", "warning", "missing", "optional"]
 
@@ -212,8 +213,10 @@ def _of_database(dsn: str) -> Iterator[Finding]:
 
 
 def _of_server(connection: sqlalchemy.Connection) -> Iterator[Finding]:
-    ((version, plpython, cron, cron_made),) = rows(connection, queries.SERVER_FACTS, "the server")
+    facts = rows(connection, queries.SERVER_FACTS, "the server")
+    ((version, plpython, cron, cron_made, name, encoding),) = facts
     yield Finding("server", "ok", str(version))
+    yield _encoding(str(name), str(encoding))
     major = str(version).partition(".")[0].partition(" ")[0]
     # Greenplum 6 is a 9.4, and has packages of its own.
     has_packages = not major.isdigit() or int(major) >= _FIRST_OF_PACKAGES
@@ -225,6 +228,19 @@ def _of_server(connection: sqlalchemy.Connection) -> Iterator[Finding]:
     else:
         yield Finding("plpython3u", "ok", str(plpython))
     yield _pg_cron(cron, bool(cron_made), major if has_packages else None)
+
+
+def _encoding(name: str, encoding: str) -> Finding:
+    """The encoding of a database: PL/Python damages texts in all but one."""
+    if encoding == _UTF8:
+        return Finding("encoding", "ok", encoding)
+    return Finding(
+        "encoding",
+        "missing",
+        f'{encoding} of database "{name}"; allowed: {_UTF8}, as PL/Python damages texts in any other one',
+        "CREATE DATABASE new TEMPLATE template0 ENCODING 'UTF8', move the tables by pg_dump and psql "
+        "(from SQL_ASCII with pg_dump --encoding), and install there",
+    )
 
 
 def _pg_cron(version: object, is_made: bool, major: str | None) -> Finding:

@@ -19,7 +19,11 @@ _TOLD = re.compile(r"^_told = (\{.*\})$", re.MULTILINE)
 
 
 def script_for(
-    dsn: str, python: str | None, package: str | None, keeper_directory: str | None
+    dsn: str,
+    python: str | None,
+    package: str | None,
+    keeper_directory: str | None,
+    files_root: str | None = None,
 ) -> Script:
     """The script of an installation in a database; what is None stays as it was there.
 
@@ -32,6 +36,7 @@ def script_for(
         python: program of the virtual environment.
         package: folder of the package.
         keeper_directory: folder in which keepers make theirs.
+        files_root: directory for files outside of the database.
     """
     known = _known(dsn)
     if python is None and (earlier := known.get("interpreter")) not in (None, sys.executable):
@@ -40,12 +45,18 @@ def script_for(
         elif sources.version_of(earlier) == cerebro_db.__version__:
             python = earlier
     directory = keeper_directory or known.get("directory")
-    return script_of(python, package, directory)
+    return script_of(python, package, directory, files_root)
 
 
-def script_of(python: str | None, package: str | None, keeper_directory: str | None) -> Script:
+def script_of(
+    python: str | None,
+    package: str | None,
+    keeper_directory: str | None,
+    files_root: str | None = None,
+) -> Script:
     """The script of an installation with these paths; defaults where they are None."""
-    more = {} if keeper_directory is None else {"keeper_directory": keeper_directory}
+    given = {"keeper_directory": keeper_directory, "files_root": files_root}
+    more = {name: path for name, path in given.items() if path is not None}
     if python is None:
         return Script(package=package or sources.package_directory(), **more)
     return Script(python, package or sources.package_of(python), **more)

@@ -47,7 +47,8 @@ SERVER_FACTS = """
 SELECT current_setting('server_version'),
        (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'plpython3u'),
        (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'pg_cron'),
-       EXISTS (SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'pg_cron')
+       EXISTS (SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'pg_cron'),
+       current_database(), current_setting('server_encoding')
 """
 SUPERUSER = "SELECT current_user, current_setting('is_superuser')"
 

@@ -126,16 +126,18 @@ class Script:
         python: program of the virtual environment on the server's machine.
         package: folder of the package there.
         keeper_directory: folder there in which keepers make theirs.
+        files_root: directory there for files outside of the database; None to leave the setting as it is.
     """
 
     python: str = sys.executable
     package: str = field(default_factory=sources.package_directory)
     keeper_directory: str = "/tmp"
+    files_root: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("python", "package", "keeper_directory"):
+        for name in ("python", "package", "keeper_directory", "files_root"):
             path = getattr(self, name)
-            if not path.startswith("/") or "\n" in path:
+            if path and (not path.startswith("/") or "\n" in path):
                 raise InvalidArgument(
                     f"{name}: got {path!r}; allowed: an absolute path of the server's machine"
                 )
@@ -146,6 +148,9 @@ class Script:
         yield from self._migrations()
         yield from self._folder("objects")
         yield from self._folder("finish")
+        if self.files_root is not None:
+            call = f"SELECT cerebro.cerebro_set('files_root', {sql_string(self.files_root)});"
+            yield Step("the root of files", call)
 
     def text(self) -> str:
         """The whole script, for psql."""

@@ -30,6 +30,7 @@ from cerebro_db.postgres.packed import load_packed
 from cerebro_db.postgres.relations import (
     KINDS,
     Relation,
+    Use,
     find,
     find_if_there,
     new_table,
@@ -207,12 +208,12 @@ def _with_activations(session: Session, request: LoadRequest) -> LoadRequest:
 
 def _target(session: Session, request: LoadRequest) -> tuple[QualifiedName, Relation | None]:
     """The table's name, and the table if there is one."""
-    found = find_if_there(session, request.model_arch_table, ROLE)
+    found = find_if_there(session, request.model_arch_table, ROLE, Use.WRITE)
     if found is None:
         try:
             return new_table(session, request.model_arch_table, ROLE, ()), None
         except DuplicateTable:  # another call has made it since, perhaps
-            found = find_if_there(session, request.model_arch_table, ROLE)
+            found = find_if_there(session, request.model_arch_table, ROLE, Use.WRITE)
             if found is None:
                 raise
     missing = [name for name in libraries.ARCHITECTURE_COLUMNS if not found.has(name)]
@@ -280,7 +281,7 @@ def delete_model(session: Session, model_arch_table: str | None, model_id: int |
         InvalidArgument: the table has no such model.
         WrongObjectType: the table is of another kind.
     """
-    found = find(session, model_arch_table, ROLE)
+    found = find(session, model_arch_table, ROLE, Use.WRITE)
     missing = [name for name in libraries.ARCHITECTURE_COLUMNS if not found.has(name)]
     if found.kind not in ("r", "p") or missing:
         raise WrongObjectType(

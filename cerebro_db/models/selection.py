@@ -28,6 +28,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, replaced
 from cerebro_db.postgres.relations import (
     Relation,
+    Use,
     find,
     find_if_there,
     new_name,
@@ -319,7 +320,7 @@ def _target(
     """The table's name, and the table if rows are to be added to it."""
     text, suffixes = request.model_selection_table, (libraries.SELECTION_SUFFIX,)
     if request.appends:
-        found = find_if_there(session, text, ROLE)
+        found = find_if_there(session, text, ROLE, Use.WRITE)
         if found is not None:
             return found.name, found
     if request.replace:

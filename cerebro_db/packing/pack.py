@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from cerebro_db.configs.encodings import Encoding
 from cerebro_db.configs.images import check_ignores
+from cerebro_db.configs.rounding import gathered
 from cerebro_db.errors import (
     CerebroError,
     DuplicateTable,
@@ -291,6 +292,7 @@ class _Job:
         )
         survey, layout, used = spread(sql, self._control, spread_work)
         check_size(survey, layout)
+        self._report_rounding(work, [self._control])
         work = replace(work, feature=survey.feature, segments=work.segments.followed(used))
         self._finish(work, survey, layout)
         return survey, layout
@@ -355,6 +357,16 @@ class _Job:
     def _fill(self, work: Work, survey: Survey, layout: Layout, snapshot: str) -> None:
         with self._workers(min(cores(), len(layout.rows_per_partition())), snapshot) as workers:
             run_all(workers, _fillings(self._sql, work, survey, layout))
+            self._report_rounding(work, workers)
+
+    def _report_rounding(self, work: Work, sessions: Sequence[Session]) -> None:
+        """Report the values that float32 does not hold."""
+        found = gathered(text for session in sessions for text in session.reports())
+        for name, rounding in found.items():
+            column = name
+            if isinstance(work.feature.encoding, Encoding) and name == work.names[0]:
+                column = work.feature.encoding.column_of(rounding.place).name
+            self._host.notice(rounding.notice(column))
 
     def _finish(self, work: Work, survey: Survey, layout: Layout) -> None:
         """Give the table its name, and end the transaction that is open."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from cerebro_db.configs.encodings import Encoding, Recorded
@@ -25,7 +26,9 @@ _MONEY = 790
 _CLASS_CATEGORIES = {"S", "B", "D", "T", "E"}
 # uuid, inet, cidr, macaddr: they have an order, as others of their categories do not.
 _CLASS_TYPES = {2950, 869, 650, 829}
-_FLOAT8_OID, _FLOAT8_ARRAY_OID, _SMALLINT_OID, _BYTEA_OID = 701, 1022, 21, 17
+_FLOAT8_OID, _FLOAT8_ARRAY_OID, _SMALLINT_OID, _BIGINT_OID, _BYTEA_OID = 701, 1022, 21, 20, 17
+# The type of numbers without decimals, and of arrays of these.
+_WHOLE = re.compile(r"numeric\(\d+,(?:0|-\d+)\)(?:\[\])?")
 _CAST = "cast the column in a view, as in SELECT value::real AS value"
 # The name of what is made of several columns.
 FEATURES = "features"
@@ -189,7 +192,9 @@ def listed_feature(column: Column, role: str) -> Feature:
     Raises:
         WrongObjectType: the column holds neither.
     """
-    if column.type_oid in _INTEGERS | _FLOATS:
+    if column.type_oid in _INTEGERS:
+        return Feature(column, "bigint", _BIGINT_OID, is_scalar=True)
+    if column.type_oid in _FLOATS:
         return Feature(column, "double precision", _FLOAT8_OID, is_scalar=True)
     cast = _array_cast(column)
     if cast is None:
@@ -280,6 +285,11 @@ def target_of(column: Column) -> Target:
             hint=_CAST,
         )
     return Target(column, "float", cast[0] or _cast(column))
+
+
+def is_whole(column: Column) -> bool:
+    """True if a column holds whole numbers only, by its type; arrays of integers say so themselves."""
+    return column.type_oid in _INTEGERS or _WHOLE.fullmatch(column.type) is not None
 
 
 def check_number(column: Column, role: str) -> None:

@@ -21,8 +21,8 @@ from cerebro_db.packing.row_faults import (
     remedy,
     unseen,
 )
-from cerebro_db.packing.source import Feature, Target
-from cerebro_db.postgres.dialects.packing_extras import Extra
+from cerebro_db.packing.source import Feature, Target, is_whole
+from cerebro_db.postgres.dialects.packing_extras import Extra, Origin
 from cerebro_db.postgres.dialects.postgresql_packing import (
     BLOCKS_PER_FETCH,
     PostgreSQLPacking,
@@ -56,7 +56,7 @@ class Survey:
     target: Target
     addresses: NDArray[np.int64]
     divisor: float
-    weight: str | None = None
+    weight: Column | None = None
     others: Others = NO_OTHERS
 
     @property
@@ -117,7 +117,7 @@ class Surveyor:
         divisor: float,
         num_classes: Sequence[int | None],
         training: PackedTable | None,
-        weight: str | None = None,
+        weight: Column | None = None,
         others: Others = NO_OTHERS,
     ) -> Survey:
         """Look at all rows.
@@ -281,7 +281,7 @@ class Surveyor:
             return _of_row(where, column, fault, got, shape)
         if weight is not None:
             return InvalidData(
-                f"{where}: column {survey.weight!r} holds {weight} as a sample weight; "
+                f"{where}: column {survey.weight and survey.weight.name!r} holds {weight} as a sample weight; "
                 "allowed: finite numbers from 0",
                 hint="put a weight from 0 there in a view, or leave the row out",
             )
@@ -319,12 +319,16 @@ def _pairs(survey: Survey) -> list[tuple[tuple[int, int], Survey]]:
 
 def extras_of(others: Others) -> tuple[Extra, ...]:
     """Columns that are read and written for further inputs and outputs."""
-    features = [Extra(one.column.name, one.expression("s")) for one in others.features]
+    features = [
+        Extra(one.column.name, one.expression("s"), is_whole=is_whole(one.column))
+        for one in others.features
+    ]
     return (*features, *map(_extra, others.targets))
 
 
 def _extra(target: Target) -> Extra:
-    return Extra(target.column.name, _label(target), target.cast if target.is_class else None)
+    kind = target.cast if target.is_class else None
+    return Extra(target.column.name, _label(target), kind, is_whole(target.column))
 
 
 def _label(target: Target) -> str:
@@ -336,12 +340,23 @@ def _label(target: Target) -> str:
 
 
 def scan_of(
-    table: QualifiedName, feature: Feature, target: Target, weight: str | None = None
+    table: QualifiedName, feature: Feature, target: Target, weight: Column | None = None
 ) -> SourceScan:
     """Parts of ``table`` that are read."""
-    weights = None if weight is None else f"s.{quote(weight)}::double precision"
-    kind = target.cast if target.is_class else None
-    return SourceScan(table, feature.expression("s"), _label(target), kind, feature.image, weights)
+    weights = None if weight is None else f"s.{quote(weight.name)}::double precision"
+    return SourceScan(
+        table,
+        feature.expression("s"),
+        _label(target),
+        target.cast if target.is_class else None,
+        feature.image,
+        weights,
+        origins=(_origin(feature.column), _origin(target.column), _origin(weight)),
+    )
+
+
+def _origin(column: Column | None) -> Origin:
+    return Origin() if column is None else Origin(column.name, is_whole(column))
 
 
 def _check_shape(

@@ -27,7 +27,7 @@ from cerebro_db.postgres.encoding import create_features
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs
 from cerebro_db.postgres.packed import FORMAT_VERSION, PackedTable
-from cerebro_db.postgres.relations import Relation, column
+from cerebro_db.postgres.relations import Column, Relation, column
 from cerebro_db.training.buffers import wire_bytes
 
 BUILD_SUFFIX = "_packing"
@@ -50,7 +50,7 @@ class Work:
     target: Target
     training: PackedTable | None
     outputs: Outputs
-    weight: str | None = None
+    weight: Column | None = None
     segments: Chosen = field(default_factory=Chosen)
     others: Others = NO_OTHERS
     classes: tuple[int | None, ...] = (None,)
@@ -70,7 +70,7 @@ class Work:
     @property
     def columns(self) -> tuple[str, ...]:
         """Those of the source that are read."""
-        weights = [] if self.weight is None else [self.weight]
+        weights = [] if self.weight is None else [self.weight.name]
         listed = [*self.feature.sources, self.target.column.name, *self.others.columns, *weights]
         return tuple(dict.fromkeys(listed))
 
@@ -96,20 +96,21 @@ def feature_for(
     """The independent variable: a column, or several with an encoding."""
     listed = request.independent_varname
     if request.encoding is not None:
-        others = (target.column.name, weight_of(request, source))
+        weight = weight_of(request, source)
+        others = (target.column.name, None if weight is None else weight.name)
         return encoded_feature(planned(source, listed, others, request.encoding))
     if request.image is not None:
         return image_feature(source, listed, request.image.encoding(""))
     return recorded_feature(source, listed, training.encoding if training else None)
 
 
-def weight_of(request: PackRequest, source: Relation) -> str | None:
+def weight_of(request: PackRequest, source: Relation) -> Column | None:
     """The column of sample weights."""
     if request.sample_weight is None:
         return None
     found = column(source, request.sample_weight, "sample_weight")
     check_number(found, "sample_weight")
-    return found.name
+    return found
 
 
 def readable_encoding(work: Work) -> tuple[str, list[str]]:
@@ -229,7 +230,7 @@ def _own_fields(
         Field("seed", "bigint", seed),
         Field("training_table", "text", str(training.relation.name) if training else None),
         Field("encoding", "json", recorded_text(encoding) if encoding else None),
-        Field("sample_weight", "text", survey.weight),
+        Field("sample_weight", "text", survey.weight and survey.weight.name),
         Field("format_version", "integer", FORMAT_VERSION),
     ]
 

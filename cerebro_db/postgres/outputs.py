@@ -23,6 +23,7 @@ from cerebro_db.postgres.relations import (
     KINDS as RELATION_KINDS,
 )
 from cerebro_db.postgres.relations import (
+    Use,
     check_not_hidden,
     exists_already,
     find_if_there,
@@ -295,7 +296,7 @@ def _check_given(session: Session, outputs: Outputs, table: Table) -> None:
 
 def _outputs_of(session: Session, text: str, role: str) -> tuple[Outputs, list[Table]]:
     """Kind of outputs, and the tables that are there, of a name that a function was given."""
-    found = find_if_there(session, text, role)
+    found = find_if_there(session, text, role, Use.NAME)
     for name in [found.name] if found else possible_names(session, text):
         for kind in KINDS:
             there = _tables(session, name, kind.suffixes)

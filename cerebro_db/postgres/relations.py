@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.registry import is_registered
@@ -16,6 +17,7 @@ from cerebro_db.errors import (
     UndefinedTable,
     WrongObjectType,
 )
+from cerebro_db.postgres.foreign_code import check_code
 from cerebro_db.postgres.names import (
     MAX_IDENTIFIER_BYTES,
     QualifiedName,
@@ -47,6 +49,14 @@ _REGISTERED_HINT = (
     "registered models are taken by cerebro.cerebro_predict, cerebro.cerebro_predict_row, cerebro.cerebro_evaluate, "
     "cerebro.cerebro_confusion_matrix and cerebro.cerebro_export"
 )
+
+
+class Use(Enum):
+    """What is done with a table that a user names."""
+
+    READ = "its rows are read"
+    WRITE = "rows are added to it, or deleted"
+    NAME = "its rows are left alone"
 
 
 @dataclass(frozen=True)
@@ -181,29 +191,33 @@ SELECT pg_catalog.current_schemas(true)::pg_catalog.text[],
 """
 
 
-def find_if_there(session: Session, text: str | None, role: str) -> Relation | None:
-    """The same as ``find``; None where there is nothing of that name."""
+def find_if_there(
+    session: Session, text: str | None, role: str, use: Use = Use.READ
+) -> Relation | None:
+    """The table or view that a user names, as by ``find``; None where there is nothing of that name."""
     given = require_text(text, role)
     for parts in _readings_here(session, given):
         if rows := _found(session, parts):
-            return _relation(session, rows[0], given, role)
+            return _relation(session, rows[0], given, role, use)
     return None
 
 
-def find(session: Session, text: str | None, role: str) -> Relation:
+def find(session: Session, text: str | None, role: str, use: Use = Use.READ) -> Relation:
     """The table or view that a user names.
 
     Args:
         session: knows the caller's search path; not in a transaction that failed.
         text: as a user writes it: plain, quoted, with or without a schema.
         role: the name of the argument, for messages.
+        use: what is done with it.
 
     Raises:
         InvalidArgument: ``text`` is NULL or empty.
+        NotPermitted: that use would run code of another role as the caller.
         UndefinedTable: nothing of that name, or it is temporary.
         WrongObjectType: the name is that of an index, a sequence or the like.
     """
-    found = find_if_there(session, text, role)
+    found = find_if_there(session, text, role, use)
     if found is not None:
         return found
     given = require_text(text, role)
@@ -387,7 +401,9 @@ def _path(parts: tuple[str, ...]) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
-def _relation(session: Session, row: tuple[object, ...], given: str, role: str) -> Relation:
+def _relation(
+    session: Session, row: tuple[object, ...], given: str, role: str, use: Use
+) -> Relation:
     oid, schema, name, kind, persistence = row
     path = _search_path(session)
     if kind not in KINDS:
@@ -399,12 +415,10 @@ def _relation(session: Session, row: tuple[object, ...], given: str, role: str) 
             f"{role}: got {given!r}, which is a temporary table; allowed: a table that lasts",
             hint=_TEMPORARY_HINT,
         )
-    return Relation(
-        QualifiedName(str(schema), str(name)),
-        int(str(oid)),
-        str(kind),
-        _columns(session, oid),
-    )
+    found = QualifiedName(str(schema), str(name))
+    if use is not Use.NAME:
+        check_code(session, found, int(str(oid)), role, is_written=use is Use.WRITE)
+    return Relation(found, int(str(oid)), str(kind), _columns(session, oid))
 
 
 def _columns(session: Session, oid: object) -> tuple[Column, ...]:

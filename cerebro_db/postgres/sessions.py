@@ -13,6 +13,7 @@ from typing import Any
 import psycopg2
 import psycopg2.extensions
 
+from cerebro_db.configs.rounding import TAG
 from cerebro_db.errors import (
     UNNAMED,
     CerebroError,
@@ -113,6 +114,18 @@ class Ticking:
             self.tick = before
 
 
+class _Reports:
+    """The notices of a connection that are reports of workers; all others are dropped."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def append(self, notice: str) -> None:
+        """Take a notice, as the client library hands it over."""
+        if TAG in notice:
+            self.texts.append(notice)
+
+
 class Session(Ticking):
     """One session: at most one statement under way, its rows fetched when it is done.
 
@@ -137,6 +150,8 @@ class Session(Ticking):
             )
         except psycopg2.Error as error:
             raise _refused(error) from None
+        self._reports = _Reports()
+        self._connection.notices = self._reports
         self._connected = False
         self._busy = True
         self.waits_for = select.POLLOUT
@@ -223,6 +238,12 @@ class Session(Ticking):
     def rows(self) -> list[tuple[Any, ...]]:
         """The rows of the finished statement."""
         return self._rows or []
+
+    def reports(self) -> list[str]:
+        """What workers have reported since the last time, of values that float32 does not hold."""
+        found = list(self._reports.texts)
+        self._reports.texts.clear()
+        return found
 
     def heard(self) -> bool:
         """True if somebody has notified this session since the last time; it has nothing else to do."""

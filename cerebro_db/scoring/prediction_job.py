@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cerebro_db.configs.rounding import gathered
 from cerebro_db.errors import CerebroError, DuplicateTable, InvalidState
 from cerebro_db.executors.tasks import worker_task
 from cerebro_db.models.trained import no_state
@@ -162,6 +163,12 @@ class Job(ABC):
         if isinstance(work.source, Rows) and (told := work.source.left_out(found)):
             self._notify(told)
 
+    def _report_rounding(self, work: Work, sessions: Sequence[Session]) -> None:
+        """Report the values that float32 does not hold."""
+        found = gathered(text for session in sessions for text in session.reports())
+        for name, rounding in found.items():
+            self._notify(rounding.notice(work.source.column_of(name, rounding.place)))
+
     def _reserve(self, work: Work, session: Session) -> None:
         """Keep the name of the unfinished table for this call, until its session ends or is given back.
 
@@ -288,11 +295,13 @@ class PredictionJob(Job):
 
         found = gather_made(workers, map(maker, pieces))
         self._tell_left_out(work, [row for rows in found for row in rows])
+        self._report_rounding(work, workers)
 
     def _loaded(self, workers: Sequence[Session], work: Work) -> dict[Session, int]:
         """Load the models in every worker; the tokens by which they are found there."""
         first, *more = work.asked.members
-        begin = (self._sql.load(first.stored), (work.asked.first_task(work.ranks), first.key))
+        task = work.asked.first_task(work.ranks, work.source.columns)
+        begin = (self._sql.load(first.stored), (task, first.key))
         run_each(workers, begin)
         tokens = {session: _token(session, first) for session in workers}
         for member in more:
@@ -349,6 +358,7 @@ class SpreadJob(Job):
             work.outputs.draft(), work.source.sql, work.answer, work.batch_rows
         )
         run(*statement)
+        self._report_rounding(work, [self._control])
         self._publish(work)
 
     def _bring(self, work: Work) -> None:
@@ -357,7 +367,7 @@ class SpreadJob(Job):
         keys = [key for _, key in run(self._sql.segment_keys)]
         run(self._sql.stage, (keys, self._preparation(work)))
         first, *more = work.asked.members
-        tasks = [work.asked.first_task(work.ranks)]
+        tasks = [work.asked.first_task(work.ranks, work.source.columns)]
         tasks += [json.dumps(member.task) for member in more]
         for number, (member, task) in enumerate(zip([first, *more], tasks, strict=True)):
             brought = Brought(number, member.stored, member.key, task)

@@ -122,9 +122,19 @@ class Asked:
         """Of the only input, or of the first one."""
         return self.shapes[0]
 
-    def first_task(self, ranks: Sequence[int]) -> str:
-        """Task of a worker that comes with the first model."""
-        more = {"shape": list(self.shape), "divisor": self.divisor, "ranks": list(ranks)}
+    def first_task(self, ranks: Sequence[int], columns: Sequence[str]) -> str:
+        """Task of a worker that comes with the first model.
+
+        Args:
+            ranks: of each output, how many classes are wanted.
+            columns: of each input, the name that messages have; none of a packed table.
+        """
+        more = {
+            "shape": list(self.shape),
+            "divisor": self.divisor,
+            "ranks": list(ranks),
+            "columns": dict(enumerate(columns)),
+        }
         return json.dumps(self.members[0].task | input_task(self.shapes) | more)
 
 

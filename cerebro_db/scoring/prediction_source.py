@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cerebro_db.configs.encodings import Encoding
 from cerebro_db.configs.images import check_ignores
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.packing.columns import id_columns, listed_features
@@ -43,6 +44,16 @@ class Rows:
     table: Relation
     ids: tuple[Column, ...]
     features: tuple[Feature, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Name of each input, for messages."""
+        return tuple(feature.column.name for feature in self.features)
+
+    def column_of(self, name: str, place: int) -> str:
+        """Name of the column of which a worker has reported a value, by its place in a row."""
+        encoding = self.features[0].encoding
+        return encoding.column_of(place).name if isinstance(encoding, Encoding) else name
 
     def row_bytes(self, asked: Asked) -> int:
         """Bytes of a row on its way to a worker."""
@@ -99,6 +110,11 @@ class Buffers:
 
     sql: PackedSource
     table: Relation
+    columns: tuple[str, ...] = ()
+
+    def column_of(self, name: str, place: int) -> str:
+        """Name of the column of which a worker has reported a value."""
+        return name
 
     def row_bytes(self, asked: Asked) -> int:
         """Bytes of a row on its way to a worker."""

@@ -31,12 +31,18 @@ def arrays(
     positions: bytes | None,
     shape: list[int] | None,
     divisor: float | None,
+    name: str | None,
+    is_whole: bool | None,
 ) -> bytes:
     """Arrays as float32; see the comment of ``cerebro._pack_arrays``."""
     order = buffers.row_order(keys or b"", positions)
     count = len(keys or b"") // buffers.KEY_BYTES
     parsed = buffers.parse_arrays(rows or b"", count, buffers.checked_shape(shape))
-    return buffers.encode(buffers.to_float32(parsed, 1.0 if divisor is None else divisor), order)
+    losses = buffers.Losses(name or "", bool(is_whole))
+    found = buffers.to_float32(parsed, 1.0 if divisor is None else divisor, losses)
+    if losses.found is not None:
+        plpy.notice(losses.found.text())
+    return buffers.encode(found, order)
 
 
 @entry

@@ -171,7 +171,7 @@ def predict_row(
     if features is None:
         return None
     loaded = _model(plpy, gd, text, mst_key)
-    answer = loaded.ask(plpy, lambda model: model.answer(features))
+    answer = loaded.ask(plpy, lambda model: model.answer(features, plpy.notice))
     return _shown(plpy, gd, loaded.model.class_kinds, [answer])[0]
 
 
@@ -189,7 +189,7 @@ def predict_outputs(
         return []
     inputs = _inputs(features)
     loaded = _model(plpy, gd, text, mst_key)
-    answers = loaded.ask(plpy, lambda model: model.answers(inputs))
+    answers = loaded.ask(plpy, lambda model: model.answers(inputs, plpy.notice))
     answers = _shown(plpy, gd, loaded.model.class_kinds, answers)
     return [(name, *answer) for name, answer in zip(loaded.model.names, answers, strict=True)]
 

@@ -112,9 +112,8 @@ def extend_prediction(
 
 
 @entry
-@computing
 def predict_batch(
-    tick: Tick,
+    plpy: Any,
     gd: dict[str, Any],
     token: int | None,
     data: bytes | None,
@@ -125,7 +124,8 @@ def predict_batch(
     count = checked("count", count, 1, 2**31 - 1)
     if known != count:
         raise InvalidData("a row has no id")
-    return _current(gd, token).batch(data or b"", count)
+    rows = data or b""
+    return compute(plpy, lambda tick: _current(gd, token).batch(rows, count, plpy.notice))
 
 
 @entry
@@ -264,7 +264,10 @@ def _batch(
 ) -> Predicted:
     """The predictions for the rows that wait."""
     data = rows if stream.inputs == 1 else _by_inputs(rows, sizes, stream.inputs)
-    answers = compute(plpy, lambda tick: stream.opened(memory, tick).batch(data, len(sizes)))
+    count = len(sizes)
+    answers = compute(
+        plpy, lambda tick: stream.opened(memory, tick).batch(data, count, plpy.notice)
+    )
     if answers[0] is not None:
         ids = [name for name in ids for _ in range(stream.ranks)]
     return _predicted(answers, ids, None, len(ids))

@@ -18,6 +18,7 @@ from cerebro_db.relay.machine import memory_mb
 from cerebro_db.server import network
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry, entry_of
+from cerebro_db.server.files import check_root, fault_of_root
 from cerebro_db.server.host import Host
 from cerebro_db.server.limits import bind
 from cerebro_db.training.devices import described
@@ -51,6 +52,8 @@ def set_value(plpy: Any, gd: dict[str, Any], name: str | None, value: str | None
         table = "cerebro.catalog_settings"
     if name == "worker_dsn" and text is not None:
         check_dsn(text)
+    if name == "files_root" and text is not None:
+        check_root(plpy, text)
     with caller_session(plpy, writes=True) as session:
         session.run(_REMOVE.format(table), (name,))
         if text is not None:
@@ -143,6 +146,7 @@ def limits(plpy: Any, gd: dict[str, Any], settings: str) -> list[tuple[str, str,
         ("memory of a trainer", f"{memory} MB of {memory_mb()} MB", None),
         ("processors of a trainer", f"{cpus}; nice {nice}", None),
         ("network of a trainer", "none" if network.is_refused() else "that of the host", warning),
+        ("files outside of the database", known.files_root or "none", fault_of_root(known)),
         *peers,
     ]
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cerebro_db.configs.messages import shown
+from cerebro_db.configs.rounding import Rounding
 from cerebro_db.errors import PACK_AGAIN, InvalidData
 from cerebro_db.training.scores.targets import TargetFacts
 
@@ -122,19 +123,131 @@ def _check_heads(heads: NDArray[np.generic], shape: Sequence[int], oid: int) -> 
         raise InvalidData("the shapes of the rows differ")
 
 
-def to_float32(values: NDArray[np.generic], divisor: float = 1.0) -> NDArray[np.float32]:
+class Losses:
+    """What float32 does not hold of the values of one column.
+
+    Args:
+        column: its name, or what else stands for it in a report.
+        is_whole: whether the column is of a type of whole numbers, though its values may come in another.
+
+    Attributes:
+        found: the report; None as long as nothing was lost.
+    """
+
+    def __init__(self, column: str, is_whole: bool = False) -> None:
+        self._column, self._is_whole = column, is_whole
+        self.found: Rounding | None = None
+
+    def check(
+        self, values: NDArray[np.generic], result: NDArray[np.float32], divisor: float
+    ) -> None:
+        """Compare values with what became of them.
+
+        Whole numbers must be told apart afterwards. Of other numbers those are reported whose relative
+        error is larger than half a unit in the last place, and whole numbers that were changed.
+
+        Raises:
+            InvalidData: a column of whole numbers has one that float32 changes.
+        """
+        if self._is_whole or values.dtype.kind in "iu":
+            self._check_whole(values, result, divisor)
+        elif values.dtype.itemsize > result.dtype.itemsize or divisor != 1.0:
+            self._report(values, result, divisor)
+
+    def _check_whole(
+        self, values: NDArray[np.generic], result: NDArray[np.float32], divisor: float
+    ) -> None:
+        size = np.abs(result)
+        largest = float(size.max(initial=0.0)) * abs(divisor)
+        if largest < (_WHOLE if divisor == 1.0 else _WHOLE / 4) and abs(divisor) <= 1 / _SMALLEST:
+            return
+        lost = _are_lost(values, result, divisor)
+        if not lost.any():
+            return
+        value, got = int(values[lost][0]), float(result[lost][0])
+        by = "" if divisor == 1.0 else f" divided by the normalizing constant {divisor!r}"
+        raise InvalidData(
+            f"column {self._column!r}: got the whole number {value}{by}, which float32 does not hold "
+            f"(it would be {got!r}); allowed: whole numbers that stay apart as float32, as all up to "
+            f"{int(_WHOLE)} do",
+            hint="leave numbers that only name rows out; subtract what all values have in common in a "
+            "view; or, where rounding is right, cast to double precision there",
+        )
+
+    def _report(
+        self, values: NDArray[np.generic], result: NDArray[np.float32], divisor: float
+    ) -> None:
+        size = np.abs(result)
+        candidates = (size < _SMALLEST) & (values != 0)
+        # Of the values themselves, whatever they are divided by.
+        low, high = 0.99 * _WHOLE / abs(divisor), 1.01 * _ALL_WHOLE / abs(divisor)
+        if float(size.max(initial=0.0)) >= low:
+            candidates |= (size >= low) & (size <= high)
+        if not candidates.any():
+            return
+        places, given, got = np.argwhere(candidates), values[candidates], result[candidates]
+        with np.errstate(under="ignore", divide="ignore", invalid="ignore"):
+            exact = np.divide(given, divisor, dtype=np.float64)
+            error = np.abs(got.astype(np.float64) - exact) / np.abs(exact)
+        error[exact == 0] = 1.0  # too small for double precision even
+        is_whole = (np.rint(given) == given) & (np.abs(given) <= _ALL_WHOLE)
+        changed = (error > _HALF_UNIT) | (is_whole & _are_lost(given, got, divisor))
+        if not changed.any():
+            return
+        worst = int(np.argmax(np.where(changed, error, -1.0)))
+        found = Rounding(
+            self._column,
+            int(np.count_nonzero(changed)),
+            float(error[worst]),
+            float(exact[worst]),
+            int(places[worst][-1]),
+        )
+        self.found = found if self.found is None else self.found + found
+
+
+# From here on float32 does not hold all whole numbers, and double precision neither from the other one.
+_WHOLE, _ALL_WHOLE = 2.0**24, 2.0**53
+# Smaller numbers have fewer digits.
+_SMALLEST = float(np.finfo(np.float32).tiny)
+_HALF_UNIT = 2.0**-24
+
+
+def _are_lost(
+    values: NDArray[np.generic], result: NDArray[np.float32], divisor: float
+) -> NDArray[np.bool_]:
+    """Whether whole numbers cannot be found again from what became of them."""
+    if values.dtype.kind in "iu" and divisor == 1.0:
+        numbers = values.astype(np.int64)
+        lowest = numbers & -numbers
+        # What is left without the zeros at the end of its binary digits has to fit.
+        return np.abs(numbers // np.where(lowest == 0, 1, lowest)) > int(_WHOLE)
+    given = values.astype(np.float64)
+    again = np.rint(result.astype(np.float64) * divisor)
+    return (again != given) | (np.abs(given) > _ALL_WHOLE)
+
+
+def to_float32(
+    values: NDArray[np.generic], divisor: float = 1.0, losses: Losses | None = None
+) -> NDArray[np.float32]:
     """Values divided by ``divisor`` (in double precision), rounded to float32, native order.
 
+    Args:
+        values: numbers of any type.
+        divisor: the normalizing constant.
+        losses: of their column; finds what float32 does not hold.
+
     Raises:
-        InvalidData: a value is NaN, infinite, or beyond the range of float32.
+        InvalidData: a value is NaN, infinite, or beyond the range of float32; or ``losses`` refuses it.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         if divisor == 1.0:
             result = values.astype(np.float32)
         else:
             result = np.divide(values, divisor, dtype=np.float64).astype(np.float32)
     if not np.isfinite(result).all():
         raise InvalidData("a row holds a value that is not finite as float32")
+    if losses is not None:
+        losses.check(values, result, divisor)
     return result
 
 
@@ -300,20 +413,34 @@ def side_by_side(blocks: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([block.reshape(len(block), -1) for block in blocks], axis=1)
 
 
-def parse_rows(data: bytes, count: int, inputs: Shapes, divisor: float) -> np.ndarray:
+def parse_rows(
+    data: bytes,
+    count: int,
+    inputs: Shapes,
+    divisor: float,
+    losses: Sequence[Losses],
+) -> np.ndarray:
     """The features of rows that the server's array_send() wrote: of each input all rows.
 
+    Args:
+        data: the arrays.
+        count: number of rows.
+        inputs: the shapes of one row.
+        divisor: the normalizing constant.
+        losses: of each input.
+
     Raises:
-        InvalidData: an array is NULL, holds a NULL or has another shape.
+        InvalidData: an array is NULL, holds a NULL or has another shape, or a number that ``losses`` refuses.
     """
     if len(inputs) == 1:
-        found = to_float32(parse_arrays(data, count, inputs[0]), divisor)
+        found = to_float32(parse_arrays(data, count, inputs[0]), divisor, losses[0])
         return found.reshape(count, *inputs[0])
     blocks, start = [], 0
     for place, shape in enumerate(inputs, 1):
         size = count * wire_size(data[start : start + 12], shape)
         part = data[start:] if place == len(inputs) else data[start : start + size]
-        blocks.append(to_float32(parse_arrays(part, count, shape), divisor))
+        parsed = parse_arrays(part, count, shape)
+        blocks.append(to_float32(parsed, divisor, losses[place - 1]))
         start += size
     return side_by_side(blocks)
 

@@ -54,10 +54,14 @@ class Traced:
         self._function = function
         self._concrete: Any = None
 
-    def __call__(self, *values: Any) -> Any:
-        """Call it with arrays, or numbers, of the types of the signature."""
+    def trace(self) -> None:
+        """Trace it, where no call did so."""
         if self._concrete is None:
             self._concrete = self._function.get_concrete_function()
+
+    def __call__(self, *values: Any) -> Any:
+        """Call it with arrays, or numbers, of the types of the signature."""
+        self.trace()
         return self._concrete(*map(tf.convert_to_tensor, values))
 
 
@@ -103,6 +107,11 @@ class TotalLoss:
                 self._losses, listed(y_true), listed(y_pred), strict=True
             )
         ]
+
+    @property
+    def one_by_one(self) -> Sequence[Any]:
+        """The loss of Keras of each output."""
+        return self._losses
 
     def attach(self, model: keras.Model) -> None:
         """Let a model that was compiled without a loss compute this one."""

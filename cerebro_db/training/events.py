@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,6 +14,7 @@ from cerebro_db.configs.functions.callbacks import LOG_DIR
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.fields import Fields
+from cerebro_db.training.folders import Folder
 
 _OF_VALIDATION = "val_"
 _SCALARS = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="scalars"))
@@ -51,10 +49,13 @@ def series_of(task: Fields) -> list[Series]:
     ]
 
 
-def write(folder: Path, series: Iterable[Series]) -> None:
-    """Write the epochs that are not there yet."""
+def write(folder: Folder, series: Iterable[Series]) -> None:
+    """Write the epochs that are not there yet.
+
+    Raises:
+        OSError: a file cannot be written, or something below the folder is a link.
+    """
     for one in series:
-        _refuse_links(folder, one.folder)
         for epoch, logs in one.epochs:
             ours = {name: v for name, v in logs.items() if not name.startswith(_OF_VALIDATION)}
             theirs = {
@@ -62,33 +63,29 @@ def write(folder: Path, series: Iterable[Series]) -> None:
             }
             for name, values in (("train", ours), ("validation", theirs)):
                 if values:
-                    _write_epoch(folder / one.folder / name, epoch, values)
+                    _write_epoch(folder, (*one.folder.split("/"), name), epoch, values)
 
 
-def _refuse_links(folder: Path, below: str) -> None:
-    """Nothing is written to where a symbolic link leads."""
-    parts = ["", *Path(below).parts]
-    for place in (folder.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)):
-        for each in (place, place / "train", place / "validation"):
-            if each.is_symlink():
-                raise OSError(errno.ELOOP, "it is a symbolic link, or has one in it")
-
-
-def _write_epoch(folder: Path, epoch: int, values: Mapping[str, float]) -> None:
+def _write_epoch(
+    folder: Folder, parts: Iterable[str], epoch: int, values: Mapping[str, float]
+) -> None:
     # TensorBoard reads files of a folder in the order of their names.
-    path = folder / f"events.out.tfevents.{epoch:010d}.cerebro"
-    if path.exists():
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    # Elsewhere first: what has this name is whole.
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".writing") as scratch:
+    name = f"events.out.tfevents.{epoch:010d}.cerebro"
+    with folder.below(*parts) as place:
+        if not place.has(name):
+            place.write(name, _events(epoch, values))
+
+
+def _events(epoch: int, values: Mapping[str, float]) -> bytes:
+    """The bytes of an event file, which TensorFlow writes to a path only."""
+    with tempfile.TemporaryDirectory(prefix="cerebro-") as scratch:
         writer = tf.summary.create_file_writer(scratch)
         with writer.as_default(step=epoch):
             for name, value in values.items():
                 tf.summary.write(f"epoch_{name}", tf.constant(value, tf.float32), metadata=_SCALARS)
         writer.close()
-        (written,) = os.listdir(scratch)
-        shutil.move(Path(scratch) / written, path)
+        (written,) = Path(scratch).iterdir()
+        return written.read_bytes()
 
 
 def _log_dir(given: Fields) -> str:

@@ -31,10 +31,12 @@ COMMENT ON FUNCTION cerebro._loopback(text) IS
 'Internal: how the server reaches itself. Argument: unix_socket_directories, or worker_dsn for what an administrator set.';
 
 CREATE OR REPLACE FUNCTION cerebro._pack_arrays(
-    rows bytea, keys bytea, positions bytea, shape integer[], divisor double precision
+    rows bytea, keys bytea, positions bytea, shape integer[], divisor double precision, name text,
+    is_whole boolean
 ) RETURNS bytea LANGUAGE plpython3u AS {{ udf('_pack_arrays') }};
-COMMENT ON FUNCTION cerebro._pack_arrays(bytea, bytea, bytea, integer[], double precision) IS
-'Internal: the float32 bytes of a buffer. rows: array_send() of every row, concatenated; keys: tidsend() of the same rows; positions: int32, the place of each row of the buffer among the sorted keys; shape: of one row; divisor: normalizing constant.';
+COMMENT ON FUNCTION cerebro._pack_arrays(
+    bytea, bytea, bytea, integer[], double precision, text, boolean) IS
+'Internal: the float32 bytes of a buffer. rows: array_send() of every row, concatenated; keys: tidsend() of the same rows; positions: int32, the place of each row of the buffer among the sorted keys; shape: of one row; divisor: normalizing constant; name: of the column, for messages; is_whole: whether its type holds whole numbers only.';
 
 CREATE OR REPLACE FUNCTION cerebro._pack_labels(ids bytea, keys bytea, positions bytea)
 RETURNS bytea LANGUAGE plpython3u AS {{ udf('_pack_labels') }};

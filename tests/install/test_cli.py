@@ -16,7 +16,12 @@ import cerebro_db
 import cerebro_db.errors
 
 PACKAGE = str(Path(cerebro_db.__file__).parent)
-LIMITS = ["memory of a trainer", "processors of a trainer", "network of a trainer"]
+LIMITS = [
+    "memory of a trainer",
+    "processors of a trainer",
+    "network of a trainer",
+    "files outside of the database",
+]
 # Everybody may create there before PostgreSQL 15, of which an installation warns.
 CLOSED = "REVOKE CREATE ON SCHEMA public FROM PUBLIC"
 # By default a cluster has limits that verify tells.
@@ -88,6 +93,37 @@ def test_an_upgrade_keeps_the_paths(empty_database: str, own_folder: Path, conne
 
 
 @pytest.mark.not_on_segments(EMBEDDED_ONLY)
+def test_who_installs_names_the_root_of_files(
+    empty_database: str, own_folder: Path, connect: Any
+) -> None:
+    root = own_folder / "files"
+    root.mkdir(mode=0o700)
+    data = Path(connect(empty_database).value("SHOW data_directory"))
+    os.chown(root, data.stat().st_uid, data.stat().st_gid)
+
+    def refused(*arguments: str) -> str:
+        done = cerebro(*arguments, "--dsn", empty_database)
+        assert done.returncode == 1
+        return done.stderr
+
+    assert "holds a database" in refused("install", "--files-root", str(data / "base"))
+    assert connect(empty_database).value("SELECT to_regnamespace('cerebro')") is None
+    assert cerebro("install", "--dsn", empty_database, "--files-root", str(root)).returncode == 0
+    value = "SELECT value FROM cerebro.settings WHERE name = 'files_root'"
+    assert connect(empty_database).value(value) == str(root)
+    assert cerebro("upgrade", "--dsn", empty_database).returncode == 0  # keeps it
+    assert connect(empty_database).value(value) == str(root)
+    assert (
+        f"files outside of the database: {root}"
+        in cerebro("verify", "--dsn", empty_database).stdout
+    )
+    root.chmod(0o777)
+    assert "everyone may write to" in cerebro("verify", "--dsn", empty_database).stderr
+    assert cerebro("upgrade", "--dsn", empty_database, "--files-root", "").returncode == 0
+    assert connect(empty_database).value(value) == ""
+
+
+@pytest.mark.not_on_segments(EMBEDDED_ONLY)
 def test_an_upgrade_keeps_a_python_of_another_machine(empty_database: str, connect: Any) -> None:
     assert cerebro("install", "--dsn", empty_database).returncode == 0
     connect(empty_database).run(
@@ -126,7 +162,7 @@ def test_verify(database: str, has_segments: bool, connect: Any) -> None:
     assert re.fullmatch(r"\d+; allowed: (\d+|any number)", limits[processes])
     assert re.fullmatch(r"\d+ MB of \d+ MB", limits[LIMITS[0]])
     assert re.fullmatch(r"[\d,]+; nice \d+", limits[LIMITS[1]])
-    assert limits[LIMITS[2]] == "none"
+    assert limits[LIMITS[2]] == limits[LIMITS[3]] == "none"
 
 
 @pytest.mark.not_on_segments(EMBEDDED_ONLY)

@@ -51,6 +51,14 @@ def test_a_database_without_it(empty_database: str) -> None:
     assert lines[place + 1].strip() == f'-> cerebro install --dsn "{empty_database}"'
 
 
+def test_a_database_in_another_encoding(latin_database: str) -> None:
+    found = by_name(examine(latin_database, None))
+    assert found["encoding"].state == "missing"
+    assert found["encoding"].value.startswith('LATIN1 of database "')
+    assert "ENCODING 'UTF8'" in (found["encoding"].advice or "")
+    assert cerebro("doctor", "--dsn", latin_database).returncode == 1
+
+
 def test_a_server_that_does_not_answer() -> None:
     (*_, last) = examine("host=/nowhere dbname=x", None)
     assert (last.name, last.state) == ("database", "missing")
@@ -182,7 +190,7 @@ def test_no_password_is_shown(dsn: str) -> None:
 def test_a_server_without_plpython(
     monkeypatch: pytest.MonkeyPatch, version: str, advice: str
 ) -> None:
-    monkeypatch.setattr(doctor, "rows", lambda *_: [(version, None, None, False)])
+    monkeypatch.setattr(doctor, "rows", lambda *_: [(version, None, None, False, "x", "UTF8")])
     found = {one.name: one for one in doctor._of_server(None)}  # type: ignore[arg-type]
     assert found["plpython3u"].state == "missing"
     assert advice in (found["plpython3u"].advice or "")
@@ -192,12 +200,12 @@ def test_a_server_without_plpython(
 
 
 def test_pg_cron_that_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = [("15.4", "1.0", "1.6", False)]
+    facts = [("15.4", "1.0", "1.6", False, "x", "UTF8")]
     monkeypatch.setattr(doctor, "rows", lambda *_: facts)
     (*_, found) = doctor._of_server(None)  # type: ignore[arg-type]
     assert (found.name, found.state) == ("pg_cron", "optional")
     assert "no CREATE EXTENSION" in found.value
     assert "docs/jobs.md" in (found.advice or "")
-    facts[:] = [("15.4", "1.0", "1.6", True)]
+    facts[:] = [("15.4", "1.0", "1.6", True, "x", "UTF8")]
     (*_, found) = doctor._of_server(None)  # type: ignore[arg-type]
     assert (found.state, found.advice) == ("ok", None)

@@ -204,6 +204,21 @@ class TestMigrations:
             "FROM cerebro.catalog_runs r JOIN cerebro.catalog_configurations c USING (run_id)"
         ) == [("a[2Jb", 10000, "one\ntwo", "one\ntwo", 65537)]
 
+    def test_an_event_directory_of_earlier_times_is_removed(
+        self, empty_database: str, connect: Any
+    ) -> None:
+        installer.install(empty_database, Script())
+        sql = connect(empty_database)
+        sql.run(
+            "INSERT INTO cerebro.catalog_settings VALUES ('tensorboard_dir', '/srv/logs'); "
+            "DELETE FROM cerebro.catalog_migrations WHERE name = '0036_files_root'"
+        )
+        (told,) = installer.upgrade(empty_database, Script())
+        assert told.startswith("the setting tensorboard_dir was /srv/logs, which a member of")
+        assert "cerebro_set('files_root', '/srv/logs')" in told
+        assert installer.upgrade(empty_database, Script()) == ()
+        assert sql.value("SELECT count(*) FROM cerebro.catalog_settings") == 0
+
     def test_a_worker_dsn_of_earlier_times_is_told_once(
         self, empty_database: str, connect: Any
     ) -> None:
@@ -255,6 +270,16 @@ class TestMissing:
         assert message == 'this needs a superuser, and role "nobody_special" is not one'
         assert hint is not None
         assert "Connect as a superuser" in hint
+
+    def test_encoding(self, latin_database: str) -> None:
+        message, hint = self._message(latin_database, Script())
+        assert "has the encoding LATIN1; allowed: UTF8" in message
+        assert hint is not None
+        assert "ENCODING 'UTF8'" in hint
+        with transaction(latin_database) as connection:
+            made = "SELECT FROM pg_extension WHERE extname = 'plpython3u'"
+            assert rows(connection, made, "") == []
+            assert rows(connection, "SELECT FROM pg_namespace WHERE nspname ~ '^cerebro'", "") == []
 
     def test_plpython(self, empty_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
         steps = [

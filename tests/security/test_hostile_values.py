@@ -293,9 +293,9 @@ def test_sizes_are_checked_before_memory_is_taken(worker: Person) -> None:
         "_predict_buffer(1, '', 2147483647)": "token",
         "_predict_buffer(1, '', -1)": "count: got -1",
         "_extend_prediction(1, '', -1)": "token -1",
-        "_pack_arrays('', '', NULL, ARRAY[2147483647, 2147483647, 2147483647], 1)": "NULL, or",
-        "_pack_arrays('', '', NULL, ARRAY[-1], 1)": "shape",
-        "_pack_arrays('', '', NULL, NULL, 1)": "shape",
+        "_pack_arrays('', '', NULL, ARRAY[2147483647, 2147483647, 2147483647], 1, 'x', false)": "NULL, or",
+        "_pack_arrays('', '', NULL, ARRAY[-1], 1, 'x', false)": "shape",
+        "_pack_arrays('', '', NULL, NULL, 1, 'x', false)": "shape",
         "_pack_labels(decode('00000000', 'hex'), decode('000000000001', 'hex'), "
         "decode('05000000', 'hex'))": "beyond 1 rows",
         "_pack_labels(decode('00000000', 'hex'), decode('0000', 'hex'), NULL)": "cut off",

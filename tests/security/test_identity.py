@@ -109,8 +109,8 @@ def test_a_function_of_another_runs_with_that_ones_rights(
     assert owner == [(bob.name,)]
 
 
-def test_what_a_trigger_of_another_does_is_standard(alice: Person, bob: Person) -> None:
-    """Who reads a view, or writes to a table, of someone else runs functions of that one."""
+def test_a_view_of_another_runs_nothing_as_the_caller(alice: Person, bob: Person) -> None:
+    """Who reads it in SQL runs functions of that one; Cerebro-DB does not (test_code_of_others.py)."""
     bob.rows(
         "CREATE FUNCTION whoami(int) RETURNS int LANGUAGE plpgsql AS "
         "$$BEGIN RAISE EXCEPTION 'as %', current_user; END$$; "
@@ -122,4 +122,6 @@ def test_what_a_trigger_of_another_does_is_standard(alice: Person, bob: Person) 
     error = alice.refused(
         f"SELECT cerebro_pack('{bob.sql_name}.bait', 'baited', 'y', 'x', num_partitions := 1)"
     )
-    assert f"as {alice.name}" in str(error)
+    assert error.pgcode == "42501"
+    assert f"as {alice.name}" not in str(error)
+    assert ".whoami(integer) of bob" in str(error)

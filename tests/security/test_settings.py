@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+import cerebro_db
 from cerebro_db.configs.settings import DESCRIPTIONS, Settings, parse_setting
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres import sessions
 from tests.security.conftest import NET, Person, log_in
+
+PACKAGE = Path(cerebro_db.__file__).resolve().parent
 
 
 @pytest.fixture(autouse=True)
@@ -78,9 +84,15 @@ def test_set_and_restore(dave: Person, alice: Person) -> None:
         ("peer_ports", "40000", "such as 40000-40999"),
         ("peer_ports", "40999-40000", "such as 40000-40999"),
         ("peer_ports", "40000-70000", "such as 40000-40999"),
-        ("tensorboard_dir", "logs", "allowed: an absolute path"),
-        ("tensorboard_dir", "/srv/../etc", "allowed: an absolute path"),
-        ("tensorboard_dir", "/srv//logs", "allowed: an absolute path"),
+        ("tensorboard_dir", "/srv/logs", "cerebro_set('files_root', '/srv/cerebro')"),
+        ("tensorboard_dir", "..", "allowed: a path below the setting files_root"),
+        ("tensorboard_dir", "a/../../b", "allowed: a path below"),
+        ("tensorboard_dir", "a//b", "allowed: a path below"),
+        ("tensorboard_dir", "./a", "allowed: a path below"),
+        ("tensorboard_dir", ".ssh", "allowed: a path below"),
+        ("files_root", "logs", "allowed: an absolute path"),
+        ("files_root", "/srv/../etc", "allowed: an absolute path"),
+        ("files_root", "/srv//logs", "allowed: an absolute path"),
         ("__class__", None, "setting"),
         (None, "1", "name: got NULL"),
         ("worker_dsn", "host=/tmp password=x", "with the keyword 'password'"),
@@ -225,3 +237,52 @@ def test_it_counts_in_a_run(dave: Person, alice: Person, root: Person) -> None:
     assert alice.value(cached, (alice.value(run, ("with_cache",)),)) is True
     dave.rows("SELECT cerebro_set('cache_mb', '0')")
     assert alice.value(cached, (alice.value(run, ("without_cache",)),)) is False
+
+
+@pytest.fixture
+def own_directory(root: Person) -> Iterator[Path]:
+    """A directory of the server's user."""
+    with tempfile.TemporaryDirectory(prefix="cerebro_root") as name:
+        data = Path(root.value("SHOW data_directory")).stat()
+        os.chown(name, data.st_uid, data.st_gid)
+        yield Path(name)
+
+
+def test_only_superusers_name_the_root_of_files(
+    root: Person, dave: Person, own_directory: Path
+) -> None:
+    for value in (str(own_directory), root.value("SHOW data_directory"), None):
+        error = dave.refused("SELECT cerebro.cerebro_set('files_root', %s)", (value,))
+        assert (error.pgcode, "superusers may" in str(error.diag.message_hint)) == ("42501", True)
+    add = "INSERT INTO cerebro._settings VALUES ('files_root', '/tmp')"
+    assert dave.refused(add).pgcode in ("42501", "44000")
+    root.rows("SELECT cerebro.cerebro_set('files_root', %s)", (str(own_directory),))
+    dave.rows("SELECT cerebro.cerebro_set('tensorboard_dir', 'events/of.all')")
+    dave.rows("DELETE FROM cerebro._settings")
+    assert root.rows("SELECT name FROM cerebro.catalog_settings") == [("files_root",)]
+
+
+def test_no_root_of_files_is_the_servers(root: Person, own_directory: Path) -> None:
+    """Not the data directory, what is in it, above it, a link to it, or the package."""
+    data = Path(root.value("SHOW data_directory"))
+    link = own_directory / "link"
+    link.symlink_to(data)
+    for place in (data, data / "base", data / "base" / "nowhere", data.parent, link, link / "base",
+                  PACKAGE, PACKAGE / "relay", Path("/"), Path("/nowhere")):  # fmt: skip
+        error = root.refused("SELECT cerebro.cerebro_set('files_root', %s)", (str(place),))
+        assert (error.pgcode, "setting files_root: got" in str(error)) == ("22023", True), place
+        assert "install -d" in str(error.diag.message_hint)
+    assert root.rows("SELECT name FROM cerebro.catalog_settings") == []
+
+
+def test_no_root_of_files_is_a_tablespace(root: Person, own_directory: Path) -> None:
+    place = own_directory / "space"
+    place.mkdir(mode=0o700)
+    os.chown(place, own_directory.stat().st_uid, -1)
+    root.rows(f"CREATE TABLESPACE of_files LOCATION '{place}'")
+    try:
+        for one in (place, own_directory):
+            error = root.refused("SELECT cerebro.cerebro_set('files_root', %s)", (str(one),))
+            assert f"contains or lies in {place}" in str(error)
+    finally:
+        root.rows("DROP TABLESPACE of_files")

@@ -9,6 +9,7 @@ import pytest
 
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.fields import Fields
+from cerebro_db.training.folders import Folder
 
 LOGS = {"loss": 0.5, "accuracy": 0.25, "val_loss": 0.75}
 
@@ -33,11 +34,12 @@ def values(folder: Path) -> list[tuple[int, str, float]]:
 def test_an_epoch_is_written_once(tmp_path: Path) -> None:
     from cerebro_db.training.events import series_of, write
 
-    write(tmp_path, series_of(task([[1, LOGS]])))
+    place = Folder.of_caller(tmp_path)
+    write(place, series_of(task([[1, LOGS]])))
     folder = tmp_path / "fit/first/run_7/configuration_2"
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.cerebro")}
     assert len(before) == 2
-    write(tmp_path, series_of(task([[1, LOGS], [3, LOGS | {"loss": 0.125}]])))
+    write(place, series_of(task([[1, LOGS], [3, LOGS | {"loss": 0.125}]])))
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert values(folder / "train") == [
         (1, "epoch_loss", 0.5), (1, "epoch_accuracy", 0.25),

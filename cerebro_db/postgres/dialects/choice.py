@@ -120,7 +120,7 @@ class PostgreSQL:
         """Statements that make a session fit for work of any length."""
         settings = [
             *(f"SET {name} = {value}" for name, value in DECIDING_SETTINGS.items()),
-            "SET client_min_messages = warning",  # nobody reads them; those of the caller's session are his
+            "SET client_min_messages = notice",  # of these a session keeps the reports of workers
             "SET default_transaction_isolation = 'read committed'",
             "SET default_transaction_read_only = off",
             "SET statement_timeout = 0",

@@ -191,15 +191,16 @@ class GreenplumPacking(PostgreSQLPacking):
         extras.
         """
         labels = scan.class_type is not None
+        x, y, w = scan.origins
         packed = (
             "cerebro._pack_labels(r.y, r.keys, NULL)"
             if labels
-            else "cerebro._pack_arrays(r.y, r.keys, NULL, %s::integer[], 1.0)"
+            else f"cerebro._pack_arrays(r.y, r.keys, NULL, %s::integer[], 1.0, {y.arguments})"
         )
         weights = "NULL::bytea"
         if scan.weight is not None:
             weights = concatenated(sent(f"ARRAY[{scan.weight}]"))
-            column = "cerebro._pack_arrays(r.w, r.keys, NULL, ARRAY[1], 1.0)"
+            column = f"cerebro._pack_arrays(r.w, r.keys, NULL, ARRAY[1], 1.0, {w.arguments})"
             packed = f"cerebro._pack_weights({packed}, {column}, r.n)"
         names = ", ".join(quote(name + part) for name in columns for part in ("", "_shape"))
         names += packing_extras.names(scan.extras)
@@ -207,7 +208,7 @@ class GreenplumPacking(PostgreSQLPacking):
         return f"""
         INSERT INTO {table.sql} ({SEGMENT_KEY}, partition_key, buffer_id, num_rows, {names})
         SELECT r.segment_key, r.partition_key, r.buffer_id, r.n,
-               cerebro._pack_arrays(r.x, r.keys, NULL, %s::integer[], %s),
+               cerebro._pack_arrays(r.x, r.keys, NULL, %s::integer[], %s, {x.arguments}),
                r.n || %s::integer[], {packed}, r.n || %s::integer[]
                {packing_extras.packed(scan.extras, "NULL")}
           FROM (SELECT s.segment_key, s.partition_key, s.buffer_id,

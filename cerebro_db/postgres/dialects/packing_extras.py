@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cerebro_db.configs.images import ImageEncoding
-from cerebro_db.postgres.names import QualifiedName, quote
+from cerebro_db.postgres.names import QualifiedName, literal, quote
 
 # Rows that are left out and named.
 FAULTS_SHOWN = 3
@@ -38,6 +38,24 @@ def _arguments(image: ImageEncoding) -> str:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Column that packed numbers come from.
+
+    Attributes:
+        name: of the column.
+        is_whole: whether its type holds whole numbers only, though they are read in another type.
+    """
+
+    name: str = ""
+    is_whole: bool = False
+
+    @property
+    def arguments(self) -> str:
+        """The last arguments of the function that packs arrays."""
+        return f"{literal(self.name)}, {str(self.is_whole).lower()}"
+
+
+@dataclass(frozen=True)
 class Extra:
     """A further column of a packed table.
 
@@ -45,11 +63,13 @@ class Extra:
         name: of the column.
         expression: over the alias ``s`` of the source: of an array type, or of a class.
         class_type: SQL text of the class type; None for arrays.
+        is_whole: as of ``Origin``.
     """
 
     name: str
     expression: str
     class_type: str | None = None
+    is_whole: bool = False
 
 
 def add_columns(table: QualifiedName, extras: Sequence[Extra]) -> str:
@@ -101,7 +121,8 @@ def joins(extras: Sequence[Extra]) -> str:
 def _bytes(place: int, extra: Extra, positions: str) -> str:
     if extra.class_type:
         return f"cerebro._pack_labels(r.e{place}, r.keys, {positions})"
-    return f"cerebro._pack_arrays(r.e{place}, r.keys, {positions}, %s::integer[], %s)"
+    origin = Origin(extra.name, extra.is_whole).arguments
+    return f"cerebro._pack_arrays(r.e{place}, r.keys, {positions}, %s::integer[], %s, {origin})"
 
 
 def _sent(place: int, extra: Extra) -> str:

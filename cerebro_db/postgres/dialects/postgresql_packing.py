@@ -15,6 +15,7 @@ from cerebro_db.postgres.dialects import packing_extras
 from cerebro_db.postgres.dialects.packing_extras import (
     FAULTS_SHOWN,
     Extra,
+    Origin,
     image_fault,
     image_sent,
     image_shape,
@@ -45,6 +46,7 @@ class SourceScan:
         weight: expression of a number; None where rows have no weights.
         extras: further inputs and outputs.
         left_out: addresses of rows that do not count, as text of an array.
+        origins: of the features, the target and the weight.
     """
 
     table: QualifiedName
@@ -55,6 +57,7 @@ class SourceScan:
     weight: str | None = None
     extras: tuple[Extra, ...] = ()
     left_out: str | None = None
+    origins: tuple[Origin, Origin, Origin] = (Origin(), Origin(), Origin())
 
     @property
     def kept(self) -> str:
@@ -223,22 +226,24 @@ class PostgreSQLPacking:
         positions, the shape of the features.
         """
         labels = scan.class_type is not None
+        x, y, w = scan.origins
         packed = (
             "cerebro._pack_labels(r.y, r.keys, p.positions)"
             if labels
-            else "cerebro._pack_arrays(r.y, r.keys, p.positions, %s::integer[], 1.0)"
+            else "cerebro._pack_arrays(r.y, r.keys, p.positions, %s::integer[], 1.0, "
+            f"{y.arguments})"
         )
         weights = "NULL::bytea"
         if scan.weight is not None:
             weights = concatenated(sent(f"ARRAY[{scan.weight}]"))
-            column = "cerebro._pack_arrays(r.w, r.keys, p.positions, ARRAY[1], 1.0)"
+            column = f"cerebro._pack_arrays(r.w, r.keys, p.positions, ARRAY[1], 1.0, {w.arguments})"
             packed = f"cerebro._pack_weights({packed}, {column}, r.n)"
         names = ", ".join(quote(name + part) for name in columns for part in ("", "_shape"))
         names += packing_extras.names(scan.extras)
         return f"""
         INSERT INTO {table.sql} (partition_key, buffer_id, num_rows, {names})
         SELECT %s, %s, r.n,
-               cerebro._pack_arrays(r.x, r.keys, p.positions, p.shape, %s),
+               cerebro._pack_arrays(r.x, r.keys, p.positions, p.shape, %s, {x.arguments}),
                r.n || p.shape, {packed}, r.n || %s::integer[]
                {packing_extras.packed(scan.extras, "p.positions")}
           FROM (SELECT pg_catalog.count(*)::integer AS n,

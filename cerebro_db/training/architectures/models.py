@@ -355,13 +355,25 @@ def with_lists(arguments: Arguments) -> dict[str, Any]:
     return {k: list(v) if isinstance(v, tuple) else v for k, v in arguments}
 
 
+class _GeneralizedCrossEntropy(keras.losses.CategoricalGeneralizedCrossEntropy):
+    """The loss of Keras for ids of shape ``[rows, 1]``, which Keras 3.15 compares with all rows of the batch."""
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """The loss of each row."""
+        return super().call(keras.ops.squeeze(y_true, -1), y_pred)
+
+
+_LOSSES = {"CategoricalGeneralizedCrossEntropy": _GeneralizedCrossEntropy}
+
+
 def make_loss(spec: LossSpec) -> Any:
     """The Keras loss of a configuration."""
     if is_custom(spec.name):
         # What Keras itself makes of a function that it is given as a loss.
         return compile_utils.get_loss(function_of(bare_name(spec.name)), None, None)
     try:
-        return getattr(keras.losses, spec.name)(**dict(spec.arguments))
+        made = _LOSSES.get(spec.name) or getattr(keras.losses, spec.name)
+        return made(**dict(spec.arguments))
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"Keras refuses the loss {spec.name}: {short(error)}") from None
 

@@ -16,6 +16,7 @@ from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.training import state as states
 from cerebro_db.training.architectures import models
 from cerebro_db.training.buffers import (
+    Losses,
     Shapes,
     decode_features,
     parse_rows,
@@ -124,6 +125,8 @@ class Prediction:
                 "as the model has it"
             )
         self._divisor = task.number("divisor")
+        named = task.texts("columns") if task.has("columns") else {}
+        self._columns = [named.get(str(place), "features") for place in range(len(self._inputs))]
         self._targets = self._loaded.recipe.targets.each
         self._ranks = task.integers("ranks", 0, most=len(self._targets))
         if len(self._ranks) != len(self._targets):
@@ -143,14 +146,20 @@ class Prediction:
         self._models.append(model)
         self._loaded = model
 
-    def batch(self, data: bytes, count: int) -> Answers:
+    def batch(self, data: bytes, count: int, notice: Callable[[str], None]) -> Answers:
         """Answers for rows as the server serialises them.
 
         Args:
             data: what array_send() wrote of every row, concatenated.
             count: number of rows.
+            notice: gets the report of each input that has numbers which float32 does not hold.
         """
-        return self._answers(parse_rows(data, count, self._inputs, self._divisor))
+        losses = [Losses(column) for column in self._columns]
+        answers = self._answers(parse_rows(data, count, self._inputs, self._divisor, losses))
+        for one in losses:
+            if one.found is not None:
+                notice(one.found.text())
+        return answers
 
     def buffer(self, data: bytes, count: int) -> Answers:
         """Answers for rows of a packed table, which have been divided already.
@@ -208,6 +217,10 @@ def _shown(shapes: Shapes) -> str:
 Answer = tuple[str | None, float | None, list[Any]]
 
 
+def no_notice(message: str) -> None:
+    """Report to nobody."""
+
+
 class RowModel:
     """A model for single rows.
 
@@ -238,9 +251,14 @@ class RowModel:
         self.names, self.class_kinds = tuple(names), tuple(class_kinds)
         self._forward = self._model.scorer.one_row()
         self._class_values, self._shapes, self._divisor = class_values, shapes, divisor
+        self._is_reported = False
 
-    def answer(self, features: Sequence[Any]) -> Answer:
+    def answer(self, features: Sequence[Any], notice: Callable[[str], None] = no_notice) -> Answer:
         """The best class and its probability (None for float targets), and all numbers.
+
+        Args:
+            features: of the row.
+            notice: gets a report, once of each model, where float32 does not hold a number.
 
         Raises:
             InvalidArgument: the features have another shape, or there are several inputs or outputs.
@@ -252,18 +270,26 @@ class RowModel:
                 f"{len(self._class_values)} outputs; allowed: one of each",
                 hint="cerebro.cerebro_predict_outputs takes several",
             )
-        return self.answers([features])[0]
+        return self.answers([features], notice)[0]
 
-    def answers(self, inputs: Sequence[Any]) -> list[Answer]:
+    def answers(
+        self, inputs: Sequence[Any], notice: Callable[[str], None] = no_notice
+    ) -> list[Answer]:
         """The same for each output, from the features of each input."""
         if len(inputs) != len(self._shapes):
             raise InvalidArgument(
                 f"features: got {len(inputs)} inputs; allowed: {len(self._shapes)}, as many as the "
                 "model has"
             )
+        losses = Losses("features")
         rows = [
-            self._row(features, shape) for features, shape in zip(inputs, self._shapes, strict=True)
+            self._row(features, shape, losses)
+            for features, shape in zip(inputs, self._shapes, strict=True)
         ]
+        if losses.found is not None and not self._is_reported:
+            # A query asks for each of its rows: once is enough.
+            self._is_reported = True
+            notice(losses.found.notice("features"))
         single = rows[0] if len(rows) == 1 else side_by_side(rows)
         outputs = [output.numpy() for output in self._forward(tf.constant(single))]
         found = [numbers[0] for numbers in self._model.numbers(outputs)]
@@ -272,7 +298,7 @@ class RowModel:
             for numbers, values in zip(found, self._class_values, strict=True)
         ]
 
-    def _row(self, features: Any, shape: tuple[int, ...]) -> np.ndarray:
+    def _row(self, features: Any, shape: tuple[int, ...], losses: Losses) -> np.ndarray:
         try:
             row = np.asarray(features, np.float64)
         except (ValueError, TypeError):
@@ -285,7 +311,7 @@ class RowModel:
                 "that the model was trained on"
             )
         try:
-            return to_float32(row[np.newaxis], self._divisor)
+            return to_float32(row[np.newaxis], self._divisor, losses)
         except InvalidData:
             raise InvalidData(
                 "features: got a NULL, or a value that is NaN, infinite or too large; "

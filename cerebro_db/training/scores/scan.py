@@ -399,10 +399,9 @@ def _result(task: Fields, known: Architectures) -> dict[str, Any]:
     details = list(zip(*(partial["details"] for partial in partials), strict=True)) if kind else []
     if kind == AUC:
         values = _with_exact(recipe, values, details)
-    rows = max(total.rows, 1)
-    values += [loss / rows for loss in total.losses]
+    values += total.loss_of_each(recipe.outputs)
     result = {
-        "loss": total.loss_sum / rows,
+        "loss": total.loss(recipe.outputs),
         "names": metric_names(recipe.outputs),
         "metrics": values,
     }

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from keras.src import backend
 
 from cerebro_db.configs.functions.losses import Target
 from cerebro_db.configs.functions.metrics import accuracy_class
@@ -22,6 +23,7 @@ from cerebro_db.training.architectures.naming import named_model_variables
 from cerebro_db.training.calls import ModelInputs, TotalLoss, Traced, alone, assign, listed
 from cerebro_db.training.functions import function_of
 from cerebro_db.training.program import Recipe, check_fits
+from cerebro_db.training.scores.loss_sums import ROWS, LossPart, kind_of, sums_of
 from cerebro_db.training.scores.targets import TargetFacts, encode, encoding_for, encodings_for
 from cerebro_db.training.state import State, of_model
 
@@ -36,10 +38,11 @@ class Partial:
 
     Attributes:
         rows: number of rows.
-        loss_sum: sum over the rows of the loss of their batch.
+        loss_sum: sum over the rows of the loss of their batch; where there are parts, of the penalties.
         units: last dimension of each output of the model.
         metrics: per metric its variables, which add up.
         losses: of several outputs the same sums for the loss of each, not weighted.
+        parts: sums of the loss of each output where one of them is no mean over the rows.
     """
 
     rows: int
@@ -47,6 +50,7 @@ class Partial:
     units: tuple[int, ...]
     metrics: tuple[tuple[np.ndarray, ...], ...]
     losses: tuple[float, ...] = ()
+    parts: tuple[LossPart, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As plain values; float32 survives JSON exactly."""
@@ -57,6 +61,7 @@ class Partial:
             "units": list(self.units),
             "metrics": metrics,
             "losses": list(self.losses),
+            "parts": [[part.kind, list(part.sums)] for part in self.parts],
         }
 
     @staticmethod
@@ -72,7 +77,26 @@ class Partial:
             tuple(map(int, value["units"])),
             metrics,
             tuple(map(float, value["losses"])),
+            tuple(LossPart(kind, tuple(map(float, sums))) for kind, sums in value["parts"]),
         )
+
+    def loss(self, outputs: Sequence[OutputSpec]) -> float:
+        """The total loss over all rows."""
+        rows = max(self.rows, 1)
+        total = self.loss_sum / rows
+        for output, value in zip(outputs, self._values(outputs), strict=False):
+            total += value if output.weight is None else value * output.weight
+        return total
+
+    def loss_of_each(self, outputs: Sequence[OutputSpec]) -> list[float]:
+        """The loss of each of several outputs, not weighted; nothing of one."""
+        if self.parts:
+            return self._values(outputs) if len(outputs) > 1 else []
+        return [loss / max(self.rows, 1) for loss in self.losses]
+
+    def _values(self, outputs: Sequence[OutputSpec]) -> list[float]:
+        given = zip(self.parts, outputs, strict=False)
+        return [part.value(self.rows, output.loss) for part, output in given]
 
 
 @dataclass(frozen=True)
@@ -151,6 +175,9 @@ class Scorer:
             *(tf.TensorSpec((None, *one.shape), tf.as_dtype(one.dtype)) for one in facts.each),
         )
         self._measure = Traced(tf.function(self._trace, input_signature=signature, autograph=False))
+        # What the traced program found out about its sums.
+        self._kinds: tuple[str, ...] = ()
+        self._sizes: list[int] = []
         self._names = named_model_variables(self.model)
         self._expected = {name: variable.numpy() for name, variable in self._names.items()}
 
@@ -184,19 +211,29 @@ class Scorer:
 
     def measure(self, features: np.ndarray, *targets: np.ndarray) -> Partial:
         """Score the rows of one buffer with what is loaded; the targets of each output."""
-        sums = np.zeros(1 if len(self._units) == 1 else 1 + len(self._units))
+        self._measure.trace()
+        sums = np.zeros(sum(self._sizes))
         for measure in self._measures:
             measure.metric.reset_state()
         for start in range(0, len(features), self.batch_size):
             stop = start + self.batch_size
             of_batch = self._measure(features[start:stop], *(one[start:stop] for one in targets))
-            sums += [float(value) for value in of_batch]
+            sums += np.concatenate([np.atleast_1d(value) for value in of_batch])
         metrics = tuple(
             tuple(variable.numpy() for variable in measure.metric.variables)
             for measure in self._measures
         )
-        loss_sum, *losses = sums.tolist()
-        return Partial(len(features), loss_sum, self._units, metrics, tuple(losses))
+        (loss_sum,), *losses = self._split(sums)
+        if self._kinds:
+            parts = tuple(map(LossPart, self._kinds, losses))
+            return Partial(len(features), loss_sum, self._units, metrics, (), parts)
+        of_each = tuple(one for (one,) in losses)
+        return Partial(len(features), loss_sum, self._units, metrics, of_each)
+
+    def _split(self, sums: np.ndarray) -> list[tuple[float, ...]]:
+        """The sums of a pass, as the traced program told their sizes."""
+        ends = np.cumsum(self._sizes)[:-1]
+        return [tuple(one.tolist()) for one in np.split(sums, ends)]
 
     def predict(self, features: np.ndarray) -> list[np.ndarray]:
         """The model's outputs, each ``float32[rows, ...]``."""
@@ -225,30 +262,57 @@ class Scorer:
         return [_whole(output) for output in listed(self.model(inputs, training=False))]
 
     def _trace(self, features: Any, *stored: Any) -> list[Any]:
-        """The total loss, and of several outputs that of each, times the rows."""
+        """The loss of a batch as sums, and the updates of the metrics.
+
+        The total loss and of several outputs that of each, times the rows. Where one of them is no mean
+        over the rows: the penalties times the rows, then the sums of the loss of each output.
+        """
         inputs = self.inputs.split(features)
         outputs, facts = self._outputs(inputs), self._facts.each
-        predictions = alone(outputs)
-        targets = alone(
-            [
-                encode(tf, *of_one)
-                for of_one in zip(stored, self._loss_encodings, facts, strict=True)
-            ]
-        )
-        losses = [self.model.compute_loss(x=inputs, y=targets, y_pred=predictions, training=False)]
-        if len(self._units) > 1:
-            losses += self._loss.each(targets, predictions)
+        targets = [
+            encode(tf, *of_one) for of_one in zip(stored, self._loss_encodings, facts, strict=True)
+        ]
+        rows = tf.cast(tf.shape(features)[0], tf.float32)
+        sums = self._loss_sums(inputs, targets, outputs, rows)
         for measure in self._measures:
             place = measure.place
             encoded = encode(tf, stored[place], measure.encoding, facts[place])
             measure.metric.update_state(encoded, outputs[place])
-        rows = tf.cast(tf.shape(features)[0], tf.float32)
-        return [loss * rows for loss in losses]
+        return sums
+
+    def _loss_sums(
+        self, inputs: Any, targets: list[Any], outputs: list[Any], rows: Any
+    ) -> list[Any]:
+        each = list(zip(self._loss.one_by_one, targets, outputs, strict=True))
+        kinds = tuple(kind_of(*one) for one in each)
+        if set(kinds) == {ROWS}:
+            self._kinds = ()
+            truth, found = alone(targets), alone(outputs)
+            losses = [self.model.compute_loss(x=inputs, y=truth, y_pred=found, training=False)]
+            if len(self._units) > 1:
+                losses += self._loss.each(truth, found)
+            self._sizes = [1] * len(losses)
+            return [loss * rows for loss in losses]
+        self._kinds = kinds
+        penalty = _sum(self.model.losses) * rows
+        parts = [sums_of(kind, *one) for kind, one in zip(kinds, each, strict=True)]
+        joined = [tf.concat([tf.reshape(one, (-1,)) for one in sums], 0) for sums in parts]
+        self._sizes = [1, *(int(one.shape[0]) for one in joined)]
+        return [penalty, *joined]
+
+
+def _sum(losses: Sequence[Any]) -> Any:
+    """The sum of the penalties of a model."""
+    return sum((tf.reduce_sum(tf.cast(loss, tf.float32)) for loss in losses), tf.constant(0.0))
 
 
 def _whole(outputs: Any) -> Any:
-    """Outputs in a type that NumPy computes with."""
-    return tf.cast(outputs, tf.float32) if outputs.dtype in _HALF else outputs
+    """Outputs in a type that NumPy computes with, and their mask."""
+    if outputs.dtype not in _HALF:
+        return outputs
+    whole = tf.cast(outputs, tf.float32)
+    backend.set_keras_mask(whole, backend.get_keras_mask(outputs))
+    return whole
 
 
 def add_partials(partials: Sequence[Partial]) -> Partial:
@@ -265,6 +329,7 @@ def add_partials(partials: Sequence[Partial]) -> Partial:
             total.units,
             metrics,
             tuple(a + b for a, b in zip(total.losses, partial.losses, strict=True)),
+            tuple(a + b for a, b in zip(total.parts, partial.parts, strict=True)),
         )
     return total
 
