@@ -176,6 +176,16 @@ class InvalidState(CerebroError):
     advice = "what was stored was changed, or is of another model; train the model again"
 
 
+class IncompleteRead(CerebroError):
+    """Fewer or more rows were read than the source has."""
+
+    sqlstate = "YC008"
+    advice = (
+        "copy the rows into a plain table (CREATE TABLE mine AS SELECT ...) and name that; please report which "
+        "kind of table it is"
+    )
+
+
 class ConfigurationFailed(CerebroError):
     """One configuration cannot go on, for example because its loss is NaN."""
 

@@ -182,6 +182,7 @@ class Caller:
     dialect: Any
     search_path: Any = None
     styles: Any = None
+    job_id: int | None = None
     told: list[str] = field(default_factory=list)
 
     def notice(self, message: str) -> None:

@@ -12,4 +12,5 @@ return relay.driver(
     seed=seed,
     sample_weight=sample_weight,
     replace=replace,
+    encoding_of=encoding_of,
 )

@@ -16,4 +16,5 @@ return relay.driver(
     sample_weight=sample_weight,
     distribution_rules=distribution_rules,
     replace=replace,
+    encoding_of=encoding_of,
 )

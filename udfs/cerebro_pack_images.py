@@ -15,4 +15,5 @@ return relay.driver(
     distribution_rules=distribution_rules,
     replace=replace,
     on_error=on_error,
+    encoding_of=encoding_of,
 )

@@ -38,22 +38,41 @@ def pack(
     num_partitions: Annotated[int | None, typer.Option(help="Default: processors.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the order of rows.")] = None,
     sample_weight: Annotated[str | None, typer.Option(help="Column of weights.")] = None,
+    columns: Annotated[
+        bool, typer.Option("--columns", help="Columns of mixed types, like cerebro_pack_columns.")
+    ] = False,
+    excluded: Annotated[
+        str | None, typer.Option(help="Columns that * does not stand for, with --columns.")
+    ] = None,
+    encoding_of: Annotated[
+        str | None,
+        typer.Option(help="Classes and encoding of a packed table, or of model:name@alias."),
+    ] = None,
     replace: Replace = False,
     as_json: AsJson = False,
 ) -> None:
     """Packs a table like cerebro_pack, or like cerebro_pack_validation with --training-table."""
-    columns = (source_table, output_table, dependent_varname, independent_varname)
+    names = (source_table, output_table, dependent_varname, independent_varname)
     options: dict[str, Any] = {"buffer_size": buffer_size, "replace": replace}
     of_training = {
         "normalizing_const": normalizing_const, "num_classes": num_classes, "seed": seed,
-        "num_partitions": num_partitions, "sample_weight": sample_weight,
+        "num_partitions": num_partitions, "sample_weight": sample_weight, "encoding_of": encoding_of,
     }  # fmt: skip
     with _shown(dsn, f"packing {source_table}", as_json) as database:
-        if training_table is None:
-            database.pack(*columns, **options, **of_training)
+        if training_table is not None:
+            decided = of_training | {"columns": columns or None, "excluded": excluded}
+            _refuse(decided, "with --training-table, which decides it")
+            database.pack_validation(*names, training_table, **options)
+        elif columns:
+            _refuse(
+                {"normalizing_const": normalizing_const}, "with --columns, which have encodings"
+            )
+            given = of_training | {"excluded": excluded} | options
+            given = {name: value for name, value in given.items() if value is not None}
+            database.pack_columns(*names, **given)
         else:
-            _refuse(of_training, "with --training-table, which decides it")
-            database.pack_validation(*columns, training_table, **options)
+            _refuse({"excluded": excluded}, "without --columns")
+            database.pack(*names, **options, **of_training)
     tell(as_json, output_table, output_table=output_table)
 
 

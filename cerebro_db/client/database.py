@@ -92,6 +92,7 @@ class Database:
         seed: int | None = None,
         sample_weight: str | None = None,
         replace: bool = False,
+        encoding_of: str | None = None,
     ) -> str:
         """Pack a table for training; returns the name of the packed table.
 
@@ -108,8 +109,37 @@ class Database:
             seed: of the order of rows.
             sample_weight: column of the weights of rows.
             replace: whether tables of an earlier call give way.
+            encoding_of: a packed table or models, whose classes, shapes and normalizing constant hold here.
         """
         self._call("pack", _given(locals()))
+        return output_table
+
+    def pack_columns(
+        self,
+        source_table: str,
+        output_table: str,
+        dependent_varname: str,
+        independent_varname: str,
+        *,
+        encoding_of: str | None = None,
+        encodings: Mapping[str, str] | None = None,
+        replace: bool = False,
+        **options: Any,
+    ) -> str:
+        """Pack columns of mixed types for training; returns the name of the packed table.
+
+        Args:
+            source_table, output_table, dependent_varname, replace: as for :meth:`pack`.
+            independent_varname: columns separated by commas, or ``*``.
+            encoding_of: a packed table or models such as ``model:name@alias``, whose encoding and classes are
+                used; by default the rows are surveyed anew.
+            encodings: methods of some columns, by their names.
+            options: further arguments of ``cerebro_pack_columns``, by name.
+        """
+        given = _given(locals(), "options", "encodings") | options
+        if encodings is not None:
+            given["encodings"] = json.dumps(dict(encodings))
+        self._call("pack_columns", given)
         return output_table
 
     def pack_validation(

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     FLOATS = "a number or a list of numbers"
     INTS = "a whole number or a list of whole numbers"
     OBJECT = "an object of Keras"
+    VALUE = "a text, a number, True or False"
 
 
 _LISTS = (Kind.FLOATS, Kind.INTS, Kind.PATTERNS)
@@ -76,7 +77,7 @@ class Argument:
 
     def is_numeric(self) -> bool:
         """True if a range may be searched for it."""
-        return self.kind not in (Kind.BOOL, Kind.TEXT, Kind.PATTERNS, Kind.OBJECT)
+        return self.kind not in (Kind.BOOL, Kind.TEXT, Kind.PATTERNS, Kind.OBJECT, Kind.VALUE)
 
     def is_whole(self) -> bool:
         """True if values of a range are rounded."""
@@ -109,10 +110,14 @@ def _typed(kind: Kind, value: object) -> Any:
         return value if isinstance(value, bool) else None
     if kind is Kind.TEXT:
         return value if isinstance(value, str) else None
+    if kind is Kind.VALUE and isinstance(value, str | bool):
+        return value
     if kind is Kind.PATTERNS:
         return value if isinstance(value, str) and _is_pattern(value) else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
+    if kind is Kind.VALUE:
+        return value
     if kind in (Kind.FLOAT, Kind.FLOATS):
         return float(value)
     return int(value) if value == int(value) and abs(value) <= INTEGER_LIMIT else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -42,9 +42,33 @@ class Method(StrEnum):
         """True if the values are categories rather than numbers."""
         return self in (Method.ONEHOT, Method.INTEGER)
 
+    @property
+    def is_scaled(self) -> bool:
+        """True if something is subtracted from numbers, and they are divided."""
+        return self in (Method.STANDARDIZE, Method.MINMAX)
+
 
 NUMERIC_METHODS = tuple(method for method in Method if not method.is_categorical)
 CATEGORICAL_METHODS = tuple(method for method in Method if method.is_categorical)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Statistics of a column in the rows that an encoding was computed from.
+
+    Attributes:
+        rows: how many rows there were.
+        missing: of these, how many had no value.
+        unseen: of these, how many had a category that is not among those of the encoding.
+        edges: of numbers, the upper ends of the bins but the last one, each part of its bin.
+        shares: of numbers, the share of each bin, in the values that are not missing.
+    """
+
+    rows: int
+    missing: int
+    unseen: int = 0
+    edges: tuple[float, ...] = ()
+    shares: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,6 +85,8 @@ class ColumnEncoding:
         fill: the number that is taken where a value is missing.
         categories: sorted; the code of the first one is 1. A value that is none of them is 0, or
             no 1 at all in a one-hot encoding.
+        statistics: of the training rows; None where an earlier version has recorded none. They are
+            no part of what a value becomes, so encodings that differ in them are equal.
     """
 
     name: str
@@ -72,6 +98,7 @@ class ColumnEncoding:
     scale: float = 1.0
     fill: float = 0.0
     categories: tuple[str, ...] = ()
+    statistics: Statistics | None = field(default=None, compare=False)
 
     @property
     def width(self) -> int:
@@ -89,9 +116,15 @@ class ColumnEncoding:
 
 @dataclass(frozen=True)
 class Encoding:
-    """The columns in the order of their features."""
+    """The columns in the order of their features.
+
+    Attributes:
+        styles: settings with which a view was read to compute it, such as ``TimeZone``: what its columns
+            hold may depend on these. None of them makes another encoding.
+    """
 
     columns: tuple[ColumnEncoding, ...]
+    styles: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def width(self) -> int:
@@ -137,8 +170,10 @@ Recorded = Encoding | ImageEncoding
 
 def recorded_text(encoding: Recorded) -> str:
     """The JSON from which ``parse_recorded`` makes the same again."""
-    kind = "image" if isinstance(encoding, ImageEncoding) else "columns"
-    return json.dumps({"version": _VERSION, kind: encoding.to_fields()})
+    if isinstance(encoding, ImageEncoding):
+        return json.dumps({"version": _VERSION, "image": encoding.to_fields()})
+    more = {"session": dict(encoding.styles)} if encoding.styles else {}
+    return json.dumps({"version": _VERSION, "columns": encoding.to_fields(), **more})
 
 
 def parse_recorded(text: str, what: str) -> Recorded:
@@ -157,7 +192,11 @@ def parse_recorded(text: str, what: str) -> Recorded:
             raise ValueError(value["version"])
         if "image" in value:
             return ImageEncoding.of_fields(value["image"])
-        return Encoding.of_fields(value["columns"])
+        found = Encoding.of_fields(value["columns"])
+        styles = value.get("session", {})
+        if not all(_is_text(text) for pair in styles.items() for text in pair):
+            raise ValueError(styles)
+        return replace(found, styles=styles)
     except _NOT_OURS:
         raise InvalidArgument(
             f"{what}: got the encoding {shown(text)}; allowed: what packing has written"
@@ -184,6 +223,7 @@ def _column(fields: Any) -> ColumnEncoding:
         scale,
         fill,
         tuple(categories),
+        _statistics(fields.get("statistics")),
     )
     categorical = found.method.is_categorical
     if categorical != bool(categories) or (found.kind is Kind.CATEGORY and not categorical):
@@ -191,6 +231,21 @@ def _column(fields: Any) -> ColumnEncoding:
     if not all(map(math.isfinite, (center, scale, fill, found.filled))):
         raise ValueError(found.filled)
     return found
+
+
+def _statistics(fields: Any) -> Statistics | None:
+    if fields is None:
+        return None
+    rows, missing, unseen = (fields[name] for name in ("rows", "missing", "unseen"))
+    edges, shares = (tuple(map(float, fields[name])) for name in ("edges", "shares"))
+    counts = all(isinstance(count, int) for count in (rows, missing, unseen))
+    if not counts or not 0 <= missing + unseen <= rows or min(missing, unseen) < 0:
+        raise ValueError(rows)
+    if len(shares) != len(edges) + bool(edges) or not all(0 <= share <= 1 for share in shares):
+        raise ValueError(shares)
+    if not all(map(math.isfinite, edges)) or list(edges) != sorted(set(edges)):
+        raise ValueError(edges)
+    return Statistics(rows, missing, unseen, edges, shares)
 
 
 def _is_text(value: object) -> bool:

@@ -17,6 +17,27 @@ def shown(value: object) -> str:
     return text if len(text) <= 2 * _SHOWN else text[:_SHOWN] + "..."
 
 
+def shortened(message: str, most: int = 2 * _SHOWN) -> str:
+    """A message whose middle is left out if it is long, as one that quotes a number of many digits is."""
+    half = most // 2
+    return message if len(message) <= most else f"{message[:half]}...{message[-half:]}"
+
+
+def duration(seconds: float | None) -> str:
+    """Such as ``1 h 05 min``, ``3 min 20 s`` or ``4.2 s``; a dash for None."""
+    if seconds is None or not math.isfinite(seconds):
+        return "–"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes:02d} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
 def check_choice(name: str, value: str | None, allowed: Sequence[str]) -> None:
     """Refuse a word that is none of the allowed ones."""
     if value not in allowed:

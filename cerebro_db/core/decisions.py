@@ -112,6 +112,19 @@ Decision = Add | Clone | Stop | Promote | Note
 
 
 @dataclass(frozen=True)
+class Outlook:
+    """Size that a search will have, as far as its decider knows.
+
+    Attributes:
+        trials: all of them.
+        epochs: of all of them together, about.
+    """
+
+    trials: int
+    epochs: float
+
+
+@dataclass(frozen=True)
 class Asked:
     """Request of another session to a search.
 
@@ -166,6 +179,18 @@ class Decider(Protocol):
         """Decisions that follow from a request of another session, which was checked."""
         ...
 
+    def gives_up(self, error: Exception) -> bool:
+        """True if the search ends for the error of one of its decisions, which cannot be; its tables are made."""
+        ...
+
+    def shortfall(self, state: RunState) -> str | None:
+        """Reason that no configuration has come to the last epochs of a search; None where one has."""
+        ...
+
+    def outlook(self) -> Outlook | None:
+        """Size that a search will have; None of a run that is no search."""
+        ...
+
 
 class Fixed:
     """The run has the configurations that it began with."""
@@ -179,6 +204,18 @@ class Fixed:
     def asked(self, state: RunState, request: Asked) -> Sequence[Decision]:
         """Nothing."""
         return ()
+
+    def gives_up(self, error: Exception) -> bool:
+        """False."""
+        return False
+
+    def shortfall(self, state: RunState) -> str | None:
+        """None: it is no search."""
+        return None
+
+    def outlook(self) -> Outlook | None:
+        """None."""
+        return None
 
     def check(self, state: RunState, request: Asked) -> None:
         """Refuses everything: only a search changes while it goes on."""

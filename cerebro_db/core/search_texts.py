@@ -87,7 +87,7 @@ def checked_more(
     what, found = f"automl_params of {method}", find_method(method)
     allowed = ", ".join(one.name for one in found.more)
     for key in keywords:
-        if key in {one.name for one in found.parameters if one not in found.more}:
+        if key in {one.name for one in found.parameters} - {one.name for one in found.more}:
             raise InvalidArgument(
                 f"{what}: got {key} for a search that goes on; allowed: {allowed}",
                 hint=f"{key} stays as the search began with it",

@@ -209,4 +209,5 @@ def _one(target: TargetFacts) -> dict[str, Any]:
         "kind": target.kind,
         "num_classes": target.num_classes,
         "shape": list(target.shape),
+        **({"values": list(target.values)} if target.values else {}),
     }

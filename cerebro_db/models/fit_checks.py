@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from cerebro_db.configs.arguments import nearest
-from cerebro_db.configs.functions.losses import Target
 from cerebro_db.configs.grids.outputs import OutputSpec
 from cerebro_db.configs.grids.parameters import FitParams, MetricSpec
 from cerebro_db.configs.names import PREFIX, bare_name, is_custom
@@ -14,6 +13,7 @@ from cerebro_db.core.spec import Architecture, Configuration
 from cerebro_db.errors import InvalidArgument, hinted
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.sessions import Session
+from cerebro_db.training.scores.metric_views import view_of
 from cerebro_db.training.scores.targets import TargetFacts, encoding_for
 
 
@@ -24,7 +24,8 @@ def target_facts(packed: PackedTable) -> TargetFacts:
         for target in packed.targets
     ]
     weighted = packed.sample_weight is not None
-    return TargetFacts(first.kind, first.num_classes, first.shape, weighted, tuple(more))
+    facts = TargetFacts(first.kind, first.num_classes, first.shape, weighted, tuple(more))
+    return facts.with_values([target.class_values for target in packed.targets])
 
 
 @hinted("pack it with cerebro.cerebro_pack_validation and the training table")
@@ -125,8 +126,7 @@ def _check_output(
     try:
         encoding_for(target, output.loss.target, shape[-1])
         for metric in output.metrics:
-            if metric.target is not Target.LOSS:
-                encoding_for(target, metric.target, shape[-1])
+            view_of(metric, output.loss, target, shape[-1])
             _check_prediction(metric, shape[-1])
     except InvalidArgument as error:
         raise InvalidArgument(
@@ -138,9 +138,9 @@ def _check_output(
 def _check_prediction(metric: MetricSpec, units: int) -> None:
     if units > 1 and metric.all_arguments().get("sparse_y_pred"):
         raise InvalidArgument(
-            f"{metric.name}: got sparse_y_pred=True for a model that tells {units} numbers, not the "
-            "id of a class; allowed: sparse_y_pred=False",
-            hint="leave sparse_y_pred out of the metric",
+            f"{metric.name}: got sparse_y_pred=True, which is its default, for a model that tells {units} "
+            "numbers, not the id of a class; allowed: sparse_y_pred=False",
+            hint=f"write {metric.name}(num_classes=..., sparse_y_pred=False)",
         )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from cerebro_db.configs.encodings import Recorded, parse_recorded, recorded_text
 from cerebro_db.configs.registry import ModelReference, is_registered, model_reference
@@ -45,6 +45,7 @@ def registered(session: Session, reference: ModelReference) -> RegisteredModel:
         [facts, *(facts.objects(name) if facts.has(name) else ())] for name in (_INPUTS, _OUTPUTS)
     )
     first, *more = [_target(one.object("targets")) for one in outputs]
+    class_values = tuple(_texts(one, "class_values") for one in outputs)
     name = _NamedView("cerebro", "_usable_versions", str(reference.at(found.version)))
     view = Relation(name, 0, "v", ())
     return RegisteredModel(
@@ -52,15 +53,17 @@ def registered(session: Session, reference: ModelReference) -> RegisteredModel:
         info=view,
         states=_STATES,
         mst_keys=(found.key,),
-        targets=replace(first, more=tuple(more)),
+        targets=replace(first, more=tuple(more)).with_values(class_values),
         dependent_varnames=tuple(one.text("dependent_varname") for one in outputs),
-        class_values=tuple(_texts(one, "class_values") for one in outputs),
+        class_values=class_values,
         input_shapes=tuple(
             one.integers("input_shape", 0, MAX_SIZE, most=MAX_DIMENSIONS) for one in inputs
         ),
         normalizing_const=facts.number("normalizing_const"),
         encoding=_encoding(facts, reference),
         class_kinds=tuple(map(_class_kind, outputs)),
+        independent_varnames=_all_of("independent_varname", Fields.text, inputs),
+        classes_found=_all_of("classes_found", _count, outputs),
         facts=found.facts,
         run_key=found.run_key,
         full_name=str(replace(reference, owner=found.owner).at(found.version)),
@@ -79,16 +82,22 @@ def stored_facts(table: ModelTable) -> str:
             "dependent_varname": name,
             "class_values": list(values),
             "class_kind": kind,
+            **({} if found is None else {"classes_found": found}),
         }
-        for target, name, values, kind in zip(
+        for target, name, values, kind, found in zip(
             table.targets.each,
             table.dependent_varnames,
             table.class_values,
             table.class_kinds or [None] * len(table.class_values),
+            table.classes_found or [None] * len(table.class_values),
             strict=True,
         )
     ]
-    inputs = [{"input_shape": list(shape)} for shape in table.input_shapes]
+    names = table.independent_varnames
+    inputs: list[dict[str, Any]] = [
+        {"input_shape": list(shape), **({"independent_varname": names[place]} if names else {})}
+        for place, shape in enumerate(table.input_shapes)
+    ]
     more = {name: rest for name, rest in ((_INPUTS, inputs[1:]), (_OUTPUTS, outputs[1:])) if rest}
     return json.dumps(
         {
@@ -99,6 +108,18 @@ def stored_facts(table: ModelTable) -> str:
             **more,
         }
     )
+
+
+T = TypeVar("T")
+
+
+def _all_of(name: str, read: Callable[[Fields, str], T], each: Sequence[Fields]) -> tuple[T, ...]:
+    """A fact of each input or output; none where an earlier version has recorded none."""
+    return tuple(read(one, name) for one in each) if all(one.has(name) for one in each) else ()
+
+
+def _count(facts: Fields, name: str) -> int:
+    return facts.integer(name, 0, MAX_SIZE)
 
 
 def _class_kind(facts: Fields) -> str | None:

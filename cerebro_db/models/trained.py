@@ -16,6 +16,7 @@ from cerebro_db.configs.grids.parameters import CompileParams, parse_compile_par
 from cerebro_db.errors import InvalidArgument, UndefinedTable, WrongObjectType
 from cerebro_db.executors.tasks import input_task, target_task
 from cerebro_db.models.architectures import limits_of
+from cerebro_db.postgres.completeness import check_local
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.packed import recorded_encoding
 from cerebro_db.postgres.relations import Relation, find
@@ -64,6 +65,9 @@ class ModelTable:
         class_kinds: of each target, the SQL name of the type of its class values, if they are dates
             or times; empty where that is not known.
         is_for_loss: whether they are from a search that looked for the loss first.
+        independent_varnames: the columns of the inputs; empty where an earlier version has not recorded them.
+        classes_found: of each target, how many of its classes the training rows had, 0 for float targets;
+            empty where an earlier version has not recorded that.
     """
 
     relation: Relation
@@ -78,6 +82,8 @@ class ModelTable:
     encoding: Recorded | None = field(default=None, kw_only=True)
     class_kinds: tuple[str | None, ...] = field(default=(), kw_only=True)
     is_for_loss: bool = field(default=False, kw_only=True)
+    independent_varnames: tuple[str, ...] = field(default=(), kw_only=True)
+    classes_found: tuple[int, ...] = field(default=(), kw_only=True)
 
     def check_key(self, mst_key: int) -> None:
         """Refuse a key that no model has."""
@@ -115,6 +121,7 @@ def load_model_table(session: Session, text: str | None) -> ModelTable:
     summary = _companion(session, relation, "_summary")
     _with_columns(info, "mst_key", "compile_params", "fit_params")
     _with_columns(states, "mst_key", "chunk", "state")
+    check_local(session, states, ROLE)
     _with_columns(summary, *_FACTS)
     rows = session.run(
         f"SELECT m.mst_key FROM {relation.name.sql} m WHERE EXISTS (SELECT 1 "
@@ -124,19 +131,25 @@ def load_model_table(session: Session, text: str | None) -> ModelTable:
         raise WrongObjectType(f"{ROLE}: {relation.name} has no trained model", hint=_HINT)
     facts = _facts(session, summary)
     names = facts.names("dependent_varname")
+    shapes = _input_shapes(facts)
+    inputs = _listed(session, summary, "independent_varname", len(shapes))
+    found = _listed(session, summary, "classes_found", len(names))
+    class_values = tuple(_class_values(session, summary, name) for name in names)
     return ModelTable(
         relation=relation,
         info=info,
         states=states.name,
         mst_keys=tuple(row[0] for row in rows),
-        targets=_targets(facts, len(names)),
+        targets=_targets(facts, len(names)).with_values(class_values),
         dependent_varnames=tuple(names),
-        class_values=tuple(_class_values(session, summary, name) for name in names),
-        input_shapes=_input_shapes(facts),
+        class_values=class_values,
+        input_shapes=shapes,
         normalizing_const=facts.divisor("normalizing_const"),
         encoding=recorded_encoding(session, summary, ROLE),
         class_kinds=_class_kinds(session, summary, len(names)),
         is_for_loss=_OBJECTIVE in facts.row and facts.texts(_OBJECTIVE)[0] in ("loss", "val_loss"),
+        independent_varnames=tuple(str(name) for name in inputs),
+        classes_found=tuple(facts.count("classes_found", count) for count in found),
     )
 
 
@@ -277,6 +290,15 @@ def _class_kinds(session: Session, summary: Relation, count: int) -> tuple[str |
     if len(types) != count:
         return ()
     return tuple(time_kind(session, str(name)) for name in types)
+
+
+def _listed(session: Session, summary: Relation, name: str, count: int) -> list[Any]:
+    """An array of a summary, with one element for each input or output; empty where there is none such."""
+    if not summary.has(name):
+        return []
+    rows = session.run(f"SELECT pg_catalog.to_json(s.{quote(name)}) FROM {summary.name.sql} s")
+    found = rows[0][0]
+    return found if isinstance(found, list) and len(found) == count else []
 
 
 def _class_values(session: Session, summary: Relation, name: str) -> tuple[str | None, ...]:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.packing.earlier import Earlier
 from cerebro_db.packing.request import PackRequest
 from cerebro_db.packing.source import Feature, Target, listed_feature, target_of
 from cerebro_db.postgres.columns import split_names
 from cerebro_db.postgres.names import MAX_IDENTIFIER_BYTES
-from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.relations import Column, Relation, column
 from cerebro_db.postgres.table_kinds import MAX_LISTED
 
@@ -94,18 +94,15 @@ def listed_targets(request: PackRequest, source: Relation) -> tuple[Target, ...]
     return tuple(target_of(column(source, name or text, role)) for name in names)
 
 
-def check_counts(
-    training: PackedTable, features: Sequence[Feature], targets: Sequence[Target]
-) -> None:
-    """Refuse a validation table of more or fewer inputs or outputs."""
+def check_counts(earlier: Earlier, features: Sequence[Feature], targets: Sequence[Target]) -> None:
+    """Refuse more or fewer inputs or outputs than an earlier packing had."""
     for role, got, wanted in (
-        ("independent_varname", len(features), len(training.inputs)),
-        ("dependent_varname", len(targets), len(training.targets)),
+        ("independent_varname", len(features), len(earlier.inputs)),
+        ("dependent_varname", len(targets), len(earlier.targets)),
     ):
         if got != wanted:
             raise InvalidArgument(
-                f"{role}: got {got} columns; allowed: {wanted}, as many as "
-                f"{training.relation.name} has"
+                f"{role}: got {got} columns; allowed: {wanted}, as many as {earlier.name} has"
             )
 
 

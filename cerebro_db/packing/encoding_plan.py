@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,15 +18,17 @@ from cerebro_db.configs.encodings import (
     Encoding,
     Kind,
     Method,
+    Statistics,
 )
-from cerebro_db.configs.messages import shown
+from cerebro_db.configs.messages import shortened, shown
 from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.postgres import encoding as sql
 from cerebro_db.postgres.columns import ALL, listed_columns
 from cerebro_db.postgres.control import Notify
+from cerebro_db.postgres.dialects.postgresql_packing import FLOAT32_LIMIT
 from cerebro_db.postgres.names import QualifiedName, shown_identifier
 from cerebro_db.postgres.relations import Column, Relation, column
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions import Session, StatementFailed
 
 DEFAULT_CATEGORIES = 100
 _NUMBERS = {20, 21, 23, 700, 701, 1700}
@@ -212,6 +215,14 @@ def _method(role: str, value: object, allowed: Sequence[Method]) -> Method:
 
 
 LONGEST_CATEGORY = 1000
+# Up to here float32 holds all whole numbers.
+MOST_WHOLE = 2**24
+# Of two: squares, and squares of these, are numbers of double precision.
+_PLAIN_EXPONENT = 200
+# In units of the last place of a value: values so close differ by the rounding of double precision.
+_LAST_DIGITS = 2.0
+# Relative to the spread of values: less does not show in float32.
+_NEGLIGIBLE = 1e-9
 # The server returns at most 1664 values a row, and there are up to four of a column.
 _COLUMNS_AT_ONCE = 400
 
@@ -225,6 +236,7 @@ class Fitter:
         table: the same, or its copy.
         max_categories: of a column; the most frequent ones.
         notify: is told which columns have more categories.
+        whole: names of the columns that hold whole numbers by their type.
     """
 
     def __init__(
@@ -234,9 +246,12 @@ class Fitter:
         table: QualifiedName,
         max_categories: int,
         notify: Notify,
+        whole: Collection[str] = (),
     ) -> None:
         self._session, self._source, self._table = session, source, table
-        self._max, self._notify = max_categories, notify
+        self._max, self._notify, self._whole = max_categories, notify, whole
+        # From the minimum to the maximum, of columns of numbers that are not the same everywhere.
+        self._spans: dict[str, float] = {}
 
     def fitted(self, plan: Encoding) -> Encoding:
         """The plan with its numbers and categories.
@@ -248,7 +263,7 @@ class Fitter:
         columns = []
         for first in range(0, len(plan.columns), _COLUMNS_AT_ONCE):
             columns += self._all_measured(plan.columns[first : first + _COLUMNS_AT_ONCE])
-        found = Encoding(tuple(self._scaled(columns)))
+        found = Encoding(tuple(self._corrected(columns)))
         if found.width > MAX_FEATURES:
             raise InvalidArgument(
                 f"independent_varname: got columns that make {found.width} features; allowed: "
@@ -258,7 +273,7 @@ class Fitter:
         return found
 
     def _all_measured(self, plan: Sequence[ColumnEncoding]) -> list[ColumnEncoding]:
-        row = self._session.run(sql.numbers(self._table, plan))[0]
+        row = self._row(sql.numbers, plan)
         rows, facts = row[0], iter(row[1:])
         if not rows:
             raise InvalidData(
@@ -273,28 +288,100 @@ class Fitter:
                 f"column {column.name!r}: got no value in {rows} rows; allowed: at least one value",
                 hint="leave the column out",
             )
-        column = replace(column, has_missing=known < rows)
+        missing = rows - known
+        column = replace(column, has_missing=missing > 0, statistics=Statistics(rows, missing))
         if column.method.is_categorical:
-            return replace(column, categories=self._categories(column, known))
+            categories, covered = self._categories(column, known)
+            statistics = Statistics(rows, missing, known - covered)
+            return replace(column, categories=categories, statistics=statistics)
         mean, low, high = next(facts), next(facts), next(facts)
+        if column.method is Method.NONE:
+            self._check_range(column, low, high)
+        if low == high or (column.name not in self._whole and is_constant(low, high)):
+            return replace(column, center=low if column.method.is_scaled else 0.0, fill=low)
+        if not math.isfinite(high - low):
+            raise _beyond(column, f"from {low!r} to {high!r}")
+        self._spans[column.name] = high - low
         if column.method is Method.STANDARDIZE:
             return replace(column, center=mean, fill=mean)
         if column.method is Method.MINMAX:
-            return replace(column, center=low, scale=_divisor(high - low), fill=mean)
+            return replace(column, center=low, scale=high - low, fill=mean)
         return replace(column, fill=mean)
 
-    def _scaled(self, columns: list[ColumnEncoding]) -> Iterator[ColumnEncoding]:
-        """With the standard deviations, which need the means."""
-        wanted = [column for column in columns if column.method is Method.STANDARDIZE]
-        found: dict[str, Any] = {}
-        if wanted:
-            row = self._session.run(sql.deviations(self._table, wanted))[0]
-            found = {column.name: value for column, value in zip(wanted, row, strict=True)}
-        for each in columns:
-            scale = found.get(each.name)
-            yield each if scale is None else replace(each, scale=_divisor(scale))
+    def _check_range(self, column: ColumnEncoding, low: float, high: float) -> None:
+        """Refuse what is to be packed as it is and cannot be."""
+        for value in (low, high):
+            if abs(value) >= float(FLOAT32_LIMIT):
+                raise InvalidData(
+                    f"column {column.name!r}: got {value!r}; allowed with the encoding 'none': finite "
+                    "float32 numbers, up to 3.4e38",
+                    hint="'standardize' and 'minmax' take larger ones, and a view can leave rows out",
+                )
+        if column.name not in self._whole or max(abs(low), abs(high)) <= MOST_WHOLE:
+            return
+        for (value,) in self._session.run(sql.unheld(self._table, column)):
+            raise InvalidData(
+                f"column {column.name!r}: got the whole number {value}, which float32 does not hold; "
+                f"allowed with the encoding 'none': whole numbers that it holds, as all up to {MOST_WHOLE}",
+                hint="'standardize' and 'minmax' scale them before; numbers that only name rows are "
+                "left out by excluded",
+            )
 
-    def _categories(self, column: ColumnEncoding, known: int) -> tuple[str, ...]:
+    def _corrected(self, columns: list[ColumnEncoding]) -> Iterator[ColumnEncoding]:
+        """With the standard deviations, and better means: both need the means."""
+        varying = [one for one in columns if one.name in self._spans]
+        found = dict[str, tuple[float, float]]()
+        for first in range(0, len(varying), _COLUMNS_AT_ONCE):
+            part = varying[first : first + _COLUMNS_AT_ONCE]
+            units = {one.name: _unit(self._spans[one.name]) for one in part}
+            values = iter(self._row(functools.partial(sql.deviations, units=units), part))
+            for one in part:
+                shift, deviation = next(values), next(values)
+                unit = units[one.name]
+                found[one.name] = shift * unit, (deviation or 0.0) * unit
+        for each in columns:
+            if each.name not in found:
+                yield each
+            elif each.method is Method.STANDARDIZE:
+                yield _standardized(each, *found[each.name])
+            else:
+                yield _with_mean(each, found[each.name][0], self._spans[each.name])
+
+    def _row(
+        self,
+        statement: Callable[[QualifiedName, Sequence[ColumnEncoding]], str],
+        columns: Sequence[ColumnEncoding],
+    ) -> tuple[Any, ...]:
+        """The row of a statement about columns.
+
+        Raises:
+            InvalidData: the values of a column are too large, or too small.
+        """
+        try:
+            with self._session.attempt():
+                return self._session.run(statement(self._table, columns))[0]
+        except StatementFailed as failure:
+            # Class 22: something about the data, which the server tells without the column's name.
+            if failure.sqlstate.startswith("22"):
+                self._find_failing(statement, columns)
+            raise
+
+    def _find_failing(
+        self,
+        statement: Callable[[QualifiedName, Sequence[ColumnEncoding]], str],
+        columns: Sequence[ColumnEncoding],
+    ) -> None:
+        """Raise the error that names the column of which a statement fails."""
+        for one in columns:
+            try:
+                with self._session.attempt():
+                    self._session.run(statement(self._table, [one]))
+            except StatementFailed as failure:
+                what = f"that cannot be computed with ({shortened(failure.message)})"
+                raise _beyond(one, what) from None
+
+    def _categories(self, column: ColumnEncoding, known: int) -> tuple[tuple[str, ...], int]:
+        """The categories of a column, and how many rows have one of them."""
         statement = sql.categories(self._table, column)
         rows = self._session.run(statement, (self._max,))
         for category, _ in rows:
@@ -310,9 +397,55 @@ class Fitter:
                 f"column {column.name!r} has more than {self._max} categories; the most frequent "
                 f"ones, {100 * covered // known} % of the rows, have a code of their own"
             )
-        return tuple(category for category, _ in rows)
+        return tuple(category for category, _ in rows), int(covered)
 
 
-def _divisor(value: float) -> float:
-    """A column that is the same everywhere is divided by one."""
-    return value if value > 0 and math.isfinite(value) else 1.0
+def _unit(span: float) -> float:
+    """A power of two in which distances are told, so that squares neither overflow nor vanish."""
+    exponent = math.frexp(span)[1]
+    return math.ldexp(1.0, exponent) if abs(exponent) > _PLAIN_EXPONENT else 1.0
+
+
+def is_constant(low: float, high: float) -> bool:
+    """True if values are the same everywhere, but for the last digit of double precision."""
+    return high / 2 - low / 2 <= _LAST_DIGITS / 2 * math.ulp(max(abs(low), abs(high)))
+
+
+def _standardized(column: ColumnEncoding, shift: float, deviation: float) -> ColumnEncoding:
+    """A column with its standard deviation.
+
+    Args:
+        column: its center is the server's mean.
+        shift: average distance from that.
+        deviation: root of the average square of the distance.
+    """
+    center = column.center
+    column = _with_mean(column, shift, deviation)
+    if column.fill != center:
+        deviation = math.sqrt(max(deviation * deviation - shift * shift, 0.0))
+        column = replace(column, center=column.fill)
+    return replace(column, scale=deviation or 1.0)
+
+
+def _with_mean(column: ColumnEncoding, shift: float, spread: float) -> ColumnEncoding:
+    """A column whose mean is corrected where that shows.
+
+    The server's mean is a sum, whose error grows with the number of rows.
+
+    Args:
+        column: ``fill`` is the server's mean.
+        shift: average distance from that.
+        spread: of the values.
+    """
+    return (
+        column if abs(shift) <= _NEGLIGIBLE * spread else replace(column, fill=column.fill + shift)
+    )
+
+
+def _beyond(column: ColumnEncoding, what: str) -> InvalidData:
+    return InvalidData(
+        f"column {column.name!r}: got values {what}; allowed with the encoding "
+        f"{column.method.value!r}: numbers whose mean and scale are numbers of double precision, "
+        "as up to about 1e140",
+        hint="leave such rows out in a view, or multiply the column by a constant there",
+    )

@@ -10,12 +10,15 @@ from cerebro_db.errors import DuplicateFunction, UndefinedTable, WrongObjectType
 from cerebro_db.models.registered import registered
 from cerebro_db.packing.columns import id_columns
 from cerebro_db.packing.encoding_plan import matched
+from cerebro_db.packing.row_faults import columns_named
 from cerebro_db.packing.source import FEATURES, check_source
-from cerebro_db.postgres.encoding import FUNCTION, write_function, write_rows
+from cerebro_db.postgres.control import Notify
+from cerebro_db.postgres.encoding import FUNCTION, expressions, write_function, write_rows
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_outputs, publish
 from cerebro_db.postgres.packed import SUMMARY_SUFFIX, recorded_encoding
 from cerebro_db.postgres.relations import Relation, find, new_name
+from cerebro_db.postgres.session_settings import other_styles, read_as
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.postgres.table_kinds import ENCODED
 
@@ -55,18 +58,19 @@ class EncoderRequest:
     replace: bool | None = False
 
 
-def encode(session: Session, request: EncodeRequest) -> QualifiedName:
+def encode(session: Session, request: EncodeRequest, notify: Notify) -> QualifiedName:
     """Make a table with a row for each row of the source; returns its name.
 
     Args:
         session: in a transaction; knows where the names are looked for.
         request: what to encode.
+        notify: is told of settings that may make other features.
 
     Raises:
         WrongObjectType: the training table has no encoding.
         UndefinedColumn: the source lacks a column that the encoding needs.
     """
-    source, encoding = _read(session, request)
+    source, encoding = _read(session, request, notify)
     ids = [one.name for one in id_columns(source, request.id_col, (FEATURES,))]
     outputs = new_outputs(
         session,
@@ -76,17 +80,21 @@ def encode(session: Session, request: EncodeRequest) -> QualifiedName:
         replace=request.replace,
         inputs=[source.oid],
     )
-    session.run(write_rows(outputs.draft(), source.name, ids, encoding))
+    columns = [*ids, *(one.name for one in encoding.columns)]
+    rows = read_as(session, source, columns, "s")
+    with columns_named(session, rows, expressions(encoding, "s")):
+        session.run(write_rows(outputs.draft(), rows, ids, encoding))
     publish(session, outputs)
     return outputs.name
 
 
-def create_encoder(session: Session, request: EncoderRequest) -> QualifiedName:
+def create_encoder(session: Session, request: EncoderRequest, notify: Notify) -> QualifiedName:
     """Make a function that gives the features of a row of the source; returns its name.
 
     Args:
         session: in a transaction; knows where the names are looked for.
         request: which encoding, of which rows.
+        notify: is told of settings that may make other features.
 
     Raises:
         WrongObjectType: the training table has no encoding.
@@ -94,7 +102,7 @@ def create_encoder(session: Session, request: EncoderRequest) -> QualifiedName:
         DuplicateFunction: there is such a function, or, on an old server, such a column.
     """
     role = "function_name"
-    source, encoding = _read(session, request)
+    source, encoding = _read(session, request, notify)
     # The type of a row may be used without the right to read rows.
     session.run(f"SELECT FROM {source.name.sql} LIMIT 0")
     name = new_name(session, request.function_name, role)
@@ -118,12 +126,16 @@ def create_encoder(session: Session, request: EncoderRequest) -> QualifiedName:
     return name
 
 
-def _read(session: Session, request: EncodeRequest | EncoderRequest) -> tuple[Relation, Encoding]:
+def _read(
+    session: Session, request: EncodeRequest | EncoderRequest, notify: Notify
+) -> tuple[Relation, Encoding]:
     """The source of a request, and the encoding that fits it."""
     role = "source_table"
     source = find(session, request.source_table, role)
     check_source(source)
     recorded = _recorded(session, request.training_table)
+    if told := other_styles(session, source, recorded.styles):
+        notify(told)
     return source, matched(source, None, recorded, role)
 
 

@@ -27,12 +27,21 @@ from cerebro_db.packing.columns import (
     listed_targets,
     wanted_classes,
 )
+from cerebro_db.packing.drift import Observed, observe, with_statistics
+from cerebro_db.packing.earlier import Earlier, check_follows, followed, of_packed
+from cerebro_db.packing.earlier import earlier as earlier_packing
 from cerebro_db.packing.encoding_plan import Fitter
 from cerebro_db.packing.layout import Layout, lay_out
 from cerebro_db.packing.request import PackRequest, PackSummary
-from cerebro_db.packing.row_faults import Damaged, find_damaged, left_out
+from cerebro_db.packing.row_faults import Damaged, columns_named, find_damaged, left_out
 from cerebro_db.packing.segments import SpreadWork, choose_segments, spread
-from cerebro_db.packing.source import Feature, Target, check_source, within_limits
+from cerebro_db.packing.source import (
+    Feature,
+    Target,
+    check_source,
+    is_whole,
+    within_limits,
+)
 from cerebro_db.packing.survey import Survey, Surveyor, extras_of
 from cerebro_db.packing.work import (
     ENCODING_SUFFIX,
@@ -44,6 +53,7 @@ from cerebro_db.packing.work import (
     summary_fields,
     weight_of,
 )
+from cerebro_db.postgres.completeness import check_complete, count_of, scanned_elsewhere
 from cerebro_db.postgres.control import (
     END_HOLDER,
     JobHost,
@@ -56,10 +66,11 @@ from cerebro_db.postgres.control import (
 from cerebro_db.postgres.dialects.choice import SpreadPacking
 from cerebro_db.postgres.dialects.packing_extras import add_columns
 from cerebro_db.postgres.dialects.postgresql_packing import UNFINISHED, PostgreSQLPacking
+from cerebro_db.postgres.drift import Drift, Read, record
 from cerebro_db.postgres.leftovers import drop_leftovers, packing_key
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_outputs, replaced
-from cerebro_db.postgres.packed import SUMMARY_SUFFIX, PackedTable, load_packed
+from cerebro_db.postgres.packed import SUMMARY_SUFFIX, load_packed
 from cerebro_db.postgres.relations import (
     CallerPath,
     Relation,
@@ -67,21 +78,23 @@ from cerebro_db.postgres.relations import (
     forget_search_path,
     use_search_path,
 )
+from cerebro_db.postgres.session_settings import as_seen, other_styles, styles_while_read
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.postgres.table_kinds import PACKED
 from cerebro_db.relay.machine import cores
 
 
-def pack(host: JobHost, request: PackRequest) -> PackSummary:
+def pack(host: JobHost, request: PackRequest, *, records: bool = True) -> PackSummary:
     """Make a packed table and its summary, or nothing at all.
 
     Args:
         host: of the call; gets one line when all is done.
         request: what to pack.
+        records: whether it is written down how far rows have moved from those of an earlier packing.
     """
     request.check()
     with borrowed(host.pool, 1) as (control,):
-        summary = _Job(host, control).run(request)
+        summary = _Job(host, control, records).run(request)
     host.notice(str(summary))
     return summary
 
@@ -100,10 +113,11 @@ def check(host: JobHost, request: PackRequest) -> None:
 class _Job:
     """One call of ``pack``: what its steps share."""
 
-    def __init__(self, host: JobHost, control: Session) -> None:
+    def __init__(self, host: JobHost, control: Session, records: bool = True) -> None:
         self._host, self._pool = host, host.pool
         self._dialect, self._sql = host.dialect, host.dialect.packing
-        self._control = control
+        self._control, self._records = control, records
+        self._observed: Observed | None = None  # where an earlier encoding is used
 
     def run(self, request: PackRequest) -> PackSummary:
         """Pack, between the caller's search_path and the clean-up."""
@@ -111,6 +125,7 @@ class _Job:
         drop_leftovers(self._control, self._host.notice)
         with self._search_path(self._host.search_path):
             work = self._resolved(request)
+            self._tell_other_styles(work)
             with self._locked(work.output), self._tidied(work):
                 survey, layout = self._built(work)
         return PackSummary(
@@ -133,9 +148,12 @@ class _Job:
     def _resolved(self, request: PackRequest) -> Work:
         source = find(self._control, request.source_table, "source_table")
         check_source(source)
-        training = None
+        training = earlier = None
         if request.is_validation:
             training = load_packed(self._control, request.training_table, "training_table")
+            earlier = of_packed(training)
+        elif request.encoding_of is not None:
+            earlier = earlier_packing(self._control, request.encoding_of)
         encoding = (ENCODING_SUFFIX,) if request.encoding else ()
         outputs = new_outputs(
             self._control,
@@ -147,17 +165,20 @@ class _Job:
             inputs=[source.oid, *([training.relation.oid] if training else [])],
         )
         target, *targets = listed_targets(request, source)
-        feature, *features = self._features(request, source, target, training)
+        if earlier is not None and training is None:
+            check_follows(request, source, target, earlier)
+        feature, *features = self._features(request, source, target, earlier)
         others = Others(tuple(features), tuple(targets))
         check_names(
             [one.column.name for one in (feature, *features)],
             [one.column.name for one in (target, *targets)],
         )
         check_ignores(request.ignores, feature.image)
-        if training is not None:
-            check_counts(training, (feature, *features), (target, *targets))
+        if earlier is not None:
+            check_counts(earlier, (feature, *features), (target, *targets))
             target, *targets = [
-                one.like(training, place) for place, one in enumerate((target, *targets))
+                followed(self._control, one, earlier, place)
+                for place, one in enumerate((target, *targets))
             ]
             others = replace(others, targets=tuple(targets))
         classes = wanted_classes(request, (target, *targets))
@@ -176,6 +197,7 @@ class _Job:
             segments,
             others=others,
             classes=classes,
+            earlier=earlier,
         )
 
     def _features(
@@ -183,14 +205,22 @@ class _Job:
         request: PackRequest,
         source: Relation,
         target: Target,
-        training: PackedTable | None,
+        earlier: Earlier | None,
     ) -> tuple[Feature, ...]:
-        if not request.makes_features and (training is None or training.encoding is None):
+        if not request.makes_features and (earlier is None or earlier.encoding is None):
             listed = request.independent_varname
             if found := listed_features(source, listed, "independent_varname"):
                 return found
-        feature = feature_for(request, source, target, training)
+        feature = feature_for(request, source, target, earlier)
         return (within_limits(self._control, feature),)
+
+    def _tell_other_styles(self, work: Work) -> None:
+        """Tell where settings of this session may make other features of a view than training had."""
+        known = work.feature.encoding
+        if isinstance(known, Encoding) and (
+            told := other_styles(self._control, work.source, known.styles)
+        ):
+            self._host.notice(told)
 
     # -- around the work -----------------------------------------------------
     @contextlib.contextmanager
@@ -264,12 +294,15 @@ class _Job:
         if extras := extras_of(work.others):
             self._control.run(add_columns(work.build, extras))
         snapshot = self._control.run(self._sql.begin_reading)[0][0]
+        counted = self._control.run(count_of(table.sql))[0][0]
         work = self._fitted(work, table)
         damaged = self._damaged(work, table, snapshot)
         surveyor = Surveyor(self._sql, self._control, damaged)
         survey = _survey(surveyor, work, table)
         if damaged is not None and damaged.rows:
             self._tell_damaged(survey, damaged)
+        read = len(survey.addresses) + (damaged.rows if damaged else 0)
+        check_complete("source_table", work.source.name, counted, read)
         layout = _layout(work, survey)
         try:
             self._fill(work, survey, layout, snapshot)
@@ -307,9 +340,14 @@ class _Job:
         return survey, layout
 
     def _fitted(self, work: Work, table: QualifiedName) -> Work:
-        """With the numbers of an encoding that is new."""
+        """With the numbers of an encoding that is new, or the statistics of rows for an earlier one."""
         wanted, plan = work.request.encoding, work.feature.encoding
-        if wanted is None or not isinstance(plan, Encoding) or wanted.max_categories is None:
+        if not isinstance(plan, Encoding):
+            return work
+        read = Read(table, is_plain=True)
+        if work.earlier is not None:
+            return self._compared(work, work.earlier, read, plan)
+        if wanted is None or wanted.max_categories is None:
             return work
         fitter = Fitter(
             self._control,
@@ -317,21 +355,59 @@ class _Job:
             table,
             wanted.max_categories,
             self._host.notice,
+            [one.name for one in work.source.columns if is_whole(one)],
         )
-        return replace(work, feature=replace(work.feature, encoding=fitter.fitted(plan)))
+        found = with_statistics(self._control, read, fitter.fitted(plan))
+        return self._with_styles(work, found)
+
+    def _with_styles(self, work: Work, encoding: Encoding) -> Work:
+        """With an encoding, and the settings with which its rows are read."""
+        styles = styles_while_read(self._control, work.source)
+        found = replace(encoding, styles=styles)
+        return replace(work, feature=replace(work.feature, encoding=found))
+
+    def _compared(self, work: Work, earlier: Earlier, read: Read, encoding: Encoding) -> Work:
+        """With an earlier encoding, after a look at how far the rows have moved."""
+        if not self._records:
+            return work
+        with columns_named(self._control, read.sql, work.feature.readings("s")):
+            self._observed = observe(self._control, read, encoding)
+        for message in self._observed.notices(earlier.name):
+            self._host.notice(message)
+        if work.training is not None:
+            return work
+        found = with_statistics(self._control, read, self._observed.encoding)
+        return self._with_styles(work, found)
+
+    def _record(self, work: Work) -> None:
+        """Write down how far the rows have moved."""
+        if self._observed is None or work.earlier is None:
+            return
+        drift = Drift(
+            "packing" if work.training is None else "validation",
+            self._host.job_id,
+            work.earlier.name,
+            str(work.source.name),
+            str(work.output),
+            self._observed.rows,
+            self._observed.columns,
+        )
+        record(self._control, drift)
 
     def _readable(self, work: Work) -> QualifiedName:
         """A plain table with the rows of the source: itself, or a copy."""
         source = work.source
-        if not self._control.run(self._sql.needs_staging, (source.oid,))[0][0]:
+        staged = self._control.run(self._sql.needs_staging, (source.oid,))[0][0]
+        if not staged and not scanned_elsewhere(self._control, source.name):
             return source.name
         feature = work.feature
         arrays = (one for one in work.others.features if not one.is_scalar)
         wide = tuple(one.column.name for one in arrays)
         if not isinstance(feature.encoding, Encoding) and not feature.is_scalar:
             wide = (*feature.sources, *wide)
-        statement = self._sql.stage(work.stage, source.name, work.columns, wide)
-        self._control.run(statement)
+        stage = self._sql.stage(work.stage, source.name, work.columns, wide)
+        copied = self._sql.copied(work.stage, source.name, work.columns)
+        self._control.run(f"{stage}{as_seen(self._control, copied)}")
         return work.stage
 
     def _damaged(self, work: Work, table: QualifiedName, snapshot: str) -> Damaged | None:
@@ -380,7 +456,13 @@ class _Job:
     def _finish(self, work: Work, survey: Survey, layout: Layout) -> None:
         """Give the table its name, and end the transaction that is open."""
         fields = summary_fields(
-            work.request, survey, layout, work.output, work.training, work.segments
+            work.request,
+            survey,
+            layout,
+            work.output,
+            work.training,
+            work.segments,
+            work.earlier,
         )
         more, told = readable_encoding(work)
         statement = self._sql.finish(
@@ -394,6 +476,7 @@ class _Job:
         values = [*(field.value for field in fields), *told]
         with replaced(self._control, work.outputs):
             self._control.run(statement, values)
+        self._record(work)
         # Once this has begun a cancel request must not leave it unknown whether it ended.
         self._control.run_through("COMMIT")
 
@@ -425,7 +508,7 @@ def _survey(surveyor: Surveyor, work: Work, table: QualifiedName) -> Survey:
         work.target,
         work.divisor,
         work.classes,
-        work.training,
+        work.earlier,
         work.weight,
         work.others,
     )

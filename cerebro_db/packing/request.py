@@ -37,6 +37,7 @@ class PackRequest:
         sample_weight: a column of weights of the rows in training.
         is_validation: follow ``training_table`` and keep the order of the rows.
         on_error: of images that cannot be read.
+        encoding_of: a packed table or models, whose classes and encoding hold here, too.
     """
 
     source_table: str | None
@@ -56,6 +57,7 @@ class PackRequest:
     sample_weight: str | None = None
     replace: bool | None = False
     on_error: str | None = OnError.STOP
+    encoding_of: str | None = None
 
     @property
     def ignores(self) -> bool:
@@ -71,7 +73,7 @@ class PackRequest:
         """Refuse what no table could make right."""
         if self.encoding is not None:
             self.encoding.check()
-        if self.image is not None:
+        if self.image is not None and not (self.encoding_of and self.image.shape is None):
             self.image.encoding("")
         _check_positive("buffer_size", self.buffer_size)
         classes = self.num_classes

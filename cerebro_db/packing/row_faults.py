@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cerebro_db.configs.images import ImageEncoding
+from cerebro_db.configs.messages import shortened
+from cerebro_db.errors import CerebroError, InvalidData
 from cerebro_db.packing.layout import parse_addresses
 from cerebro_db.postgres.control import Statement, gather
 from cerebro_db.postgres.dialects.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.dialects.postgresql_packing import PostgreSQLPacking
 from cerebro_db.postgres.names import QualifiedName, shown_identifier
 from cerebro_db.postgres.relations import Column
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions import Session, StatementFailed
 
 NULL, ELEMENT, VALUE, SHAPE = "null", "element", "value", "shape"
 
@@ -109,6 +112,61 @@ def not_one_hot(label: Any, column: Column, places: int) -> tuple[str, str]:
         "arrays of real numbers are no classes: cast the column, in the source of the training table too, "
         "as in SELECT value::real[] AS value",
     )
+
+
+Reading = tuple[str, str]
+
+
+def unreadable(
+    run: Callable[[str], object], table: str, readings: Sequence[Reading], failure: CerebroError
+) -> CerebroError:
+    """The error that names the column whose values the server cannot read, or compute with.
+
+    Args:
+        run: runs a statement, and leaves the session usable where that fails.
+        table: SQL of the rows and their alias.
+        readings: names of columns, and expressions over that alias.
+        failure: what is returned where no column alone fails.
+    """
+    for name, expression in readings:
+        try:
+            run(f"SELECT pg_catalog.count({expression}) FROM {table}")
+        except StatementFailed as one:
+            if one.sqlstate.startswith("22"):
+                return InvalidData(
+                    f"column {name!r}: got a value that cannot be computed with "
+                    f"({shortened(one.message)}); allowed: numbers of double precision",
+                    hint="leave such rows out in a view, or put another value there",
+                )
+    return failure
+
+
+def attempted(session: Session) -> Callable[[str], None]:
+    """What runs a statement in the transaction of a session, which goes on where that fails."""
+
+    def run(statement: str) -> None:
+        with session.attempt():
+            session.run(statement)
+
+    return run
+
+
+@contextmanager
+def columns_named(session: Session, table: str, readings: Sequence[Reading]) -> Iterator[None]:
+    """Name the column where a statement that is run inside fails because of the data.
+
+    Args:
+        session: in a transaction, which goes on.
+        table, readings: as of ``unreadable``.
+    """
+    try:
+        with session.attempt():
+            yield
+    except StatementFailed as failure:
+        # Class 22: something about the data.
+        if not failure.sqlstate.startswith("22"):
+            raise
+        raise unreadable(attempted(session), table, readings, failure) from None
 
 
 def without_nulls(names: Sequence[str]) -> str:

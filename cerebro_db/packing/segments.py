@@ -20,6 +20,7 @@ from cerebro_db.postgres.gpus import hosts_with_gpus, servers_of
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.relations import Relation, find
+from cerebro_db.postgres.session_settings import as_seen
 from cerebro_db.postgres.sessions import Session, StatementFailed
 
 ALL_SEGMENTS, GPU_SEGMENTS = "all_segments", "gpu_segments"
@@ -227,7 +228,7 @@ def spread(
     source = work.source
     if control.run(sql.needs_copy, (source.text,))[0][0]:
         text, source = sql.copy(source, work.columns)
-        control.run(text)
+        control.run(as_seen(control, text))
     seeds = () if work.seed is None else (work.seed,)
     control.run(sql.shuffle(source, work.columns, bool(seeds)), seeds)
     control.run(sql.create(work.build, *work.names))

@@ -10,9 +10,9 @@ from cerebro_db.configs.images import ImageEncoding, ImageFormat
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.packing.encoding_plan import matched
 from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.encoding import encoded
+from cerebro_db.postgres.encoding import encoded, expressions
 from cerebro_db.postgres.names import quote, shown_identifier
-from cerebro_db.postgres.packed import PackedTable, PackedTarget
+from cerebro_db.postgres.packed import PackedTarget
 from cerebro_db.postgres.relations import Column, Relation, column
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.training.buffers import WIRE_DTYPES
@@ -65,6 +65,12 @@ class Feature:
     def image(self) -> ImageEncoding | None:
         """Image format to read; None if it is an array of numbers that is read."""
         return self.encoding if isinstance(self.encoding, ImageEncoding) else None
+
+    def readings(self, alias: str) -> list[tuple[str, str]]:
+        """The columns, each with SQL of what is read of it."""
+        if isinstance(self.encoding, Encoding):
+            return expressions(self.encoding, alias)
+        return [(self.column.name, self.expression(alias))]
 
     def expression(self, alias: str) -> str:
         """SQL of the array of numbers, or of the image, over an alias of the source."""
@@ -140,9 +146,13 @@ class Target:
             self, values=values, found=found, null_id=null_id, num_classes=wanted or found
         )
 
-    def like(self, training: PackedTable, place: int = 0) -> Target:
-        """The target with the classes of a packed training table."""
-        model = training.targets[place]
+    def like(self, model: PackedTarget, name: str) -> Target:
+        """The target with the classes of an earlier packing.
+
+        Args:
+            model: its target.
+            name: of what it made, for messages.
+        """
         if model.is_class and self.may_be_one_hot:
             told = (model.class_type, model.class_array or "{}")
             one_hot = self.one_hot(model.classes_found)
@@ -150,10 +160,11 @@ class Target:
         if model.is_one_hot and self.column.category == _TEXTS:
             told = (model.class_type, model.class_array or "{}")
             return replace(self._of(model), told=told)
-        if model.kind != self.kind or (self.is_class and model.category != self.column.category):
+        others = model.category is not None and model.category != self.column.category
+        if model.kind != self.kind or (self.is_class and others):
             raise InvalidData(
                 f"the column {self.column.name!r} of type {self.column.type} holds {self.kind} "
-                f"targets; those of {training.relation.name} are {model.kind} targets "
+                f"targets; those of {name} are {model.kind} targets "
                 f"of type {model.type}",
                 hint=f"cast it in a view: SELECT {shown_identifier(self.column.name)}::{model.type}",
             )

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData
 from cerebro_db.packing.source import check_source
 from cerebro_db.postgres.columns import ALL, listed_columns
+from cerebro_db.postgres.completeness import scanned_elsewhere
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.outputs import Outputs, new_outputs, publish
 from cerebro_db.postgres.relations import Relation, find
+from cerebro_db.postgres.session_settings import read_as
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import SPLIT, SPLIT_IN_TWO
 
 _CHOSEN = "pg_temp.cerebro_split"
+_COPY = QualifiedName("pg_temp", "cerebro_split_rows")
 
 
-def choose(source: QualifiedName, columns: Sequence[str], strata: Sequence[str]) -> str:
+def choose(source: str, columns: Sequence[str], strata: Sequence[str]) -> str:
     """Mark every row that is kept: ``split`` is 1 for training, 0 for testing.
 
     Rows are ordered by stratum, and within it by a hash of what they hold: a row's place depends
@@ -29,6 +32,10 @@ def choose(source: QualifiedName, columns: Sequence[str], strata: Sequence[str])
 
     Parameters: as texts of numbers, twice the share for training and two times the share that is
     kept, then two times the share that is kept; at last two times the seed.
+
+    Args:
+        source: what stands behind FROM to read the table, with the alias ``s``.
+        columns, strata: of it.
     """
     listed = ", ".join(f"s.{quote(name)} AS c{place}" for place, name in enumerate(columns))
     kept = ", ".join(f"d.c{place}" for place in range(len(columns)))
@@ -45,7 +52,7 @@ def choose(source: QualifiedName, columns: Sequence[str], strata: Sequence[str])
                                                ORDER BY r.stratum, r.place) AS number
                                       FROM (SELECT {listed}, {_hash(strata)} AS stratum,
                                                    {_hash(columns)} AS place
-                                              FROM {source.sql} s) r) a) b
+                                              FROM {source}) r) a) b
                      WHERE b.kept > b.before) c
             WINDOW w AS (PARTITION BY c.stratum)) d
     """
@@ -61,9 +68,9 @@ COUNTS = (
 FORGET = f"DROP TABLE {_CHOSEN}"
 
 
-def is_empty(source: QualifiedName) -> str:
-    """True if a table has no rows."""
-    return f"SELECT NOT EXISTS (SELECT 1 FROM {source.sql})"
+def is_empty(source: str) -> str:
+    """True if there are no rows."""
+    return f"SELECT NOT EXISTS (SELECT 1 FROM {source})"
 
 
 def write(output: QualifiedName, columns: Sequence[str], part: int | None, comment: str) -> str:
@@ -178,9 +185,21 @@ def split(session: Session, request: SplitRequest) -> Split:
     strata = _names(source, request.grouping_cols, "grouping_cols")
     columns = _names(source, request.target_cols or ALL, "target_cols")
     outputs = _outputs(session, request, source, columns)
+    source = _readable(session, source, [*columns, *strata])
     made = _written(session, request, source, columns, strata, outputs)
     publish(session, outputs)
     return made
+
+
+def _readable(session: Session, source: Relation, columns: Sequence[str]) -> Relation:
+    """The source, or a copy of it where its rows lie on other nodes, which cannot send whole rows as text."""
+    if not scanned_elsewhere(session, source.name):
+        return source
+    listed = ", ".join(map(quote, dict.fromkeys(columns)))
+    session.run(
+        f"CREATE TEMPORARY TABLE {_COPY.sql} ON COMMIT DROP AS SELECT {listed} FROM {source.name.sql}"
+    )
+    return replace(source, name=_COPY)
 
 
 def _share(role: str, value: float | None) -> Decimal:
@@ -224,14 +243,15 @@ def _written(
     strata: list[str],
     outputs: Outputs,
 ) -> Split:
-    if session.run(is_empty(source.name))[0][0]:
+    read = [*columns, *strata]
+    if session.run(is_empty(read_as(session, source, read, "s", " LIMIT 1")))[0][0]:
         raise InvalidData(
             f"source_table: {source.name} has no rows; allowed: at least two rows", NO_ROWS
         )
     train, kept = str(request.train), str(request.train + request.test)
     # In the order in which the statement has them.
     values = (*(train, kept, kept) * 2, kept, kept, request.seed, request.seed)
-    session.run(choose(source.name, columns, strata), values)
+    session.run(choose(read_as(session, source, read, "s"), columns, strata), values)
     counts = session.run(COUNTS)[0]
     _check_parts(source, request, *counts[:2])
     for suffix, part in zip(outputs.suffixes, _PARTS[outputs.suffixes], strict=True):
@@ -239,6 +259,8 @@ def _written(
         comment = outputs.kind.comment(table, suffix)
         session.run(write(table, columns, part, comment))
     session.run(FORGET)
+    if source.name == _COPY:
+        session.run(f"DROP TABLE {_COPY.sql}")
     tables = tuple(map(outputs.table, outputs.suffixes))
     return Split(tables, counts[0], counts[1], counts[2] if strata else 0)
 

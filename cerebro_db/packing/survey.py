@@ -11,14 +11,19 @@ from numpy.typing import NDArray
 
 from cerebro_db.errors import NO_ROWS, CerebroError, InvalidData
 from cerebro_db.packing.columns import NO_OTHERS, Others, check_wanted
+from cerebro_db.packing.earlier import Earlier
 from cerebro_db.packing.layout import parse_addresses, tid_array
 from cerebro_db.packing.row_faults import (
     ELEMENT,
     NULL,
     Damaged,
+    Reading,
+    attempted,
+    columns_named,
     not_one_hot,
     reason,
     remedy,
+    unreadable,
     unseen,
 )
 from cerebro_db.packing.source import Feature, Target, is_whole
@@ -30,9 +35,10 @@ from cerebro_db.postgres.dialects.postgresql_packing import (
     one_hot_place,
 )
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.relations import Column
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions import Session, StatementFailed
+
+_NO_ADDRESSES = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,7 @@ class Surveyor:
         target: Target,
         divisor: float,
         num_classes: Sequence[int | None],
-        training: PackedTable | None,
+        training: Earlier | None,
         weight: Column | None = None,
         others: Others = NO_OTHERS,
     ) -> Survey:
@@ -126,10 +132,10 @@ class Surveyor:
             source: as the user knows it.
             table: the source, or its copy.
             feature: the independent variable.
-            target: the dependent variable; has classes if there is a training table.
+            target: the dependent variable; has classes if there is an earlier packing.
             divisor: the normalizing constant.
             num_classes: as the caller wants, of each target.
-            training: the table whose shapes and classes count.
+            training: the earlier packing whose shapes and classes count.
             weight: the column of sample weights.
             others: further inputs and outputs.
 
@@ -137,18 +143,26 @@ class Surveyor:
             InvalidData: there are no rows, or the first one cannot be packed.
         """
         scan = scan_of(table, feature, target, weight)
-        addresses = self._addresses(table)
+        found = Survey(source, scan, feature, target, _NO_ADDRESSES, divisor, weight, others)
+        with columns_named(self._control, f"ONLY {table.sql} s", _readings(found)):
+            return self._surveyed(found, num_classes, training)
+
+    def _surveyed(
+        self, given: Survey, num_classes: Sequence[int | None], training: Earlier | None
+    ) -> Survey:
+        scan, target, others = given.scan, given.target, given.others
+        addresses = self._addresses(scan.table)
         if len(self._damaged.addresses):
             scan = replace(scan, left_out=tid_array(self._damaged.addresses))
             addresses = np.setdiff1d(addresses, self._damaged.addresses, assume_unique=True)
         if not len(addresses):
-            raise self._empty(source)
+            raise self._empty(given.source)
         if training is None:
             target, *more = [self._recognized(scan, one) for one in (target, *others.targets)]
             others = replace(others, targets=tuple(more))
             kind = target.cast if target.is_class else None
             scan = replace(scan, target=_label(target), class_type=kind)
-        found = Survey(source, scan, feature, target, addresses, divisor, weight, others)
+        found = replace(given, scan=scan, target=target, addresses=addresses, others=others)
         pairs = [
             self._looked_at(pair, places, num_classes[places[1]], training)
             for places, pair in _pairs(found)
@@ -186,7 +200,7 @@ class Surveyor:
         pair: Survey,
         places: tuple[int, int],
         num_classes: int | None,
-        training: PackedTable | None,
+        training: Earlier | None,
     ) -> Survey:
         """One input and one output with their shapes and classes."""
         shape, target_shape = self._shapes(pair, places, training)
@@ -208,11 +222,19 @@ class Surveyor:
     def explained(self, survey: Survey, failure: CerebroError) -> CerebroError:
         """The error that names the row because of which a worker failed."""
         try:
-            faults = [self._fault(pair) for _, pair in _pairs(survey)]
-        except CerebroError:  # the server already fails on reading that row, and says why
+            with self._control.attempt():
+                faults = [self._fault(pair) for _, pair in _pairs(survey)]
+        except StatementFailed:  # the server already fails on reading that row
+            return self._unreadable(survey, failure)
+        except CerebroError:
             return failure
         found = [fault for fault in faults if fault is not None]
         return min(found, key=lambda fault: fault[0])[1] if found else failure
+
+    def _unreadable(self, survey: Survey, failure: CerebroError) -> CerebroError:
+        """The error that names the column that the server cannot read."""
+        table = f"ONLY {survey.scan.table.sql} s"
+        return unreadable(attempted(self._control), table, _readings(survey), failure)
 
     def _empty(self, source: QualifiedName) -> InvalidData:
         if self._damaged.rows:
@@ -239,7 +261,7 @@ class Surveyor:
         return parse_addresses(pieces)
 
     def _shapes(
-        self, survey: Survey, places: tuple[int, int], training: PackedTable | None
+        self, survey: Survey, places: tuple[int, int], training: Earlier | None
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         features, targets = self._control.run(self._sql.shapes(survey.scan))[0]
         wants_target = survey.target.column.is_array and not survey.target.is_class
@@ -303,6 +325,15 @@ def _of_row(
     return InvalidData(f"{where}: column {column.name!r} {what}", remedy(fault, got, shape, column))
 
 
+def _readings(survey: Survey) -> list[Reading]:
+    """The columns, each with SQL of what is read of it."""
+    found = [reading for feature in survey.features for reading in feature.readings("s")]
+    found += [(target.column.name, _label(target)) for target in survey.targets]
+    if survey.weight is not None:
+        found.append((survey.weight.name, survey.scan.weight or "NULL"))
+    return found
+
+
 def _pairs(survey: Survey) -> list[tuple[tuple[int, int], Survey]]:
     """One input and one output at a time, with their places: first ones, inputs, outputs."""
     found = [((0, 0), replace(survey, others=NO_OTHERS))]
@@ -360,12 +391,12 @@ def _origin(column: Column | None) -> Origin:
 
 
 def _check_shape(
-    name: str, got: tuple[int, ...], wanted: tuple[int, ...], training: PackedTable
+    name: str, got: tuple[int, ...], wanted: tuple[int, ...], training: Earlier
 ) -> None:
     if got != wanted:
         raise InvalidData(
             f"column {name!r}: got rows of shape {_shown(got)}; "
-            f"those of {training.relation.name} have shape {_shown(wanted)}",
+            f"those of {training.name} have shape {_shown(wanted)}",
             hint="give arrays of that shape, or pack the training table anew",
         )
 

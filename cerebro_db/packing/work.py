@@ -10,6 +10,7 @@ from typing import Any
 from cerebro_db.configs.encodings import Encoding, recorded_text
 from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.packing.columns import NO_OTHERS, Others
+from cerebro_db.packing.earlier import Earlier
 from cerebro_db.packing.encoding_plan import planned
 from cerebro_db.packing.layout import Layout, default_buffer_size
 from cerebro_db.packing.request import PackRequest
@@ -40,6 +41,7 @@ class Work:
 
     Attributes:
         others: further inputs and outputs.
+        earlier: the packing that is followed; that of the training table, if there is one.
         classes: how many are wanted of each output.
     """
 
@@ -53,6 +55,7 @@ class Work:
     segments: Chosen = field(default_factory=Chosen)
     others: Others = NO_OTHERS
     classes: tuple[int | None, ...] = (None,)
+    earlier: Earlier | None = None
 
     @property
     def output(self) -> QualifiedName:
@@ -62,8 +65,8 @@ class Work:
     @property
     def divisor(self) -> float:
         """The normalizing constant."""
-        if self.training is not None:
-            return self.training.normalizing_const
+        if self.earlier is not None:
+            return self.earlier.normalizing_const
         return float(self.request.normalizing_const or 1.0)
 
     @property
@@ -90,17 +93,19 @@ class Work:
 
 
 def feature_for(
-    request: PackRequest, source: Relation, target: Target, training: PackedTable | None
+    request: PackRequest, source: Relation, target: Target, earlier: Earlier | None
 ) -> Feature:
     """The independent variable: a column, or several with an encoding."""
     listed = request.independent_varname
+    if earlier is not None:
+        return recorded_feature(source, listed, earlier.encoding)
     if request.encoding is not None:
         weight = weight_of(request, source)
         others = (target.column.name, None if weight is None else weight.name)
         return encoded_feature(planned(source, listed, others, request.encoding))
     if request.image is not None:
         return image_feature(source, listed, request.image.encoding(""))
-    return recorded_feature(source, listed, training.encoding if training else None)
+    return recorded_feature(source, listed, None)
 
 
 def weight_of(request: PackRequest, source: Relation) -> Column | None:
@@ -173,12 +178,13 @@ def summary_fields(
     output: QualifiedName,
     training: PackedTable | None,
     segments: Chosen,
+    earlier: Earlier | None,
 ) -> list[Field]:
     """All columns, in their order."""
     return [
         *_madlib_fields(survey, layout, output),
         *_distribution(segments),
-        *_own_fields(request, survey, layout, training),
+        *_own_fields(request, survey, layout, training, earlier),
     ]
 
 
@@ -207,7 +213,11 @@ def _distribution(segments: Chosen) -> list[Field]:
 
 
 def _own_fields(
-    request: PackRequest, survey: Survey, layout: Layout, training: PackedTable | None
+    request: PackRequest,
+    survey: Survey,
+    layout: Layout,
+    training: PackedTable | None,
+    earlier: Earlier | None,
 ) -> list[Field]:
     features, targets = survey.features, survey.targets
     encoding = survey.feature.encoding
@@ -228,6 +238,7 @@ def _own_fields(
         Field("buffers_per_partition", "integer[]", layout.buffers_per_partition()),
         Field("seed", "bigint", seed),
         Field("training_table", "text", str(training.relation.name) if training else None),
+        Field("encoding_of", "text", earlier.name if earlier and not training else None),
         Field("encoding", "json", recorded_text(encoding) if encoding else None),
         Field("sample_weight", "text", survey.weight and survey.weight.name),
         Field("format_version", "integer", FORMAT_VERSION),

@@ -45,6 +45,7 @@ class RunRow:
         replaces: whether output tables of that name that are there at its end give way.
         search: JSON of a search; None for a run with a table of configurations.
         schedule, strategy_params, rounds: the strategy, and what it was asked for.
+        session: JSON of the settings of the session that began it, which all that work for it have.
     """
 
     name: str | None
@@ -78,6 +79,7 @@ class RunRow:
     search: str | None = None
     strategy_params: str = ""
     rounds: int = 1
+    session: str = "{}"
 
 
 @dataclass(frozen=True)

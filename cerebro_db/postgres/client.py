@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cerebro_db.errors import LoopbackFailed
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, PostgreSQL, dialect_of
+from cerebro_db.postgres.session_settings import settings_of_session, work_for
 from cerebro_db.postgres.sessions import Session, SessionPool
 
 
@@ -37,9 +38,11 @@ class Client:
         try:
             search_path, cores, has_segments = session.run(_FACTS)[0]
             dialect = dialect_of(session.server_version, has_segments)
+            settings = settings_of_session(session, dsn)
         finally:
             session.close()
         pool = SessionPool(dsn, dialect.session_settings())
+        work_for(pool, settings)
         return cls(pool, dialect, search_path, cores)
 
     def status(self, run_id: int) -> str:

@@ -40,8 +40,11 @@ class JobHost(Protocol):
         pool: its sessions, with the tick of the call.
         search_path: for the names that the caller gives.
         styles: of the caller's session, in which dates and times are told.
+        job_id: of the job that makes the call; None where a session waits for it.
     """
 
+    @property
+    def job_id(self) -> int | None: ...
     @property
     def pool(self) -> SessionPool: ...
     @property

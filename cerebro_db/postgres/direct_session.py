@@ -29,9 +29,11 @@ from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, dialect_of
 from cerebro_db.postgres.dialects.direct import PostgreSQLDirect
 from cerebro_db.postgres.direct_board import channel_of_driver, channel_of_worker
 from cerebro_db.postgres.names import QualifiedName, quote
+from cerebro_db.postgres.session_settings import beginning, of_run
 from cerebro_db.postgres.sessions import (
     SessionLost,
     StatementFailed,
+    options_of,
     tells_of_loss,
     with_keepalives,
 )
@@ -115,7 +117,7 @@ class DirectSession:
     def __init__(self, dsn: str) -> None:
         try:
             given = psycopg2.extensions.parse_dsn(dsn)
-            options = f"{given.get('options', '')} -c standard_conforming_strings=on".strip()
+            options = f"{options_of(given)} -c standard_conforming_strings=on".strip()
             self._connection = psycopg2.connect(
                 with_keepalives(dsn), application_name="cerebro direct worker", client_encoding="UTF8",
                 options=options,
@@ -180,7 +182,7 @@ class DirectSession:
         allowed = self._dialect.direct_strategies
         rows = self.run(
             "SELECT r.run_id, pg_catalog.pg_get_userbyid(r.owner)::text, v.status, r.schedule, r.states, "
-            "r.threads, r.manifest FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id "
+            "r.threads, r.manifest, r.session FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id "
             "WHERE r.run_id = %s",
             (run_id,),
         )
@@ -189,13 +191,16 @@ class DirectSession:
                 f"--run: got {run_id}; role {self._login()} has no run of that number",
                 hint="workers join as the owner of a run, or as a member of it: GRANT owner TO login",
             )
-        run = DirectRun(*rows[0])
+        *facts, session = rows[0]
+        run = DirectRun(*facts)
         if run.schedule not in allowed:
             raise NotSupported(
                 f"direct workers: got a run with the strategy {run.schedule!r}; allowed: "
                 f"{', '.join(map(repr, allowed))}",
                 hint="docs/workers.md tells why; the sessions beside the server train it",
             )
+        for statement in beginning(of_run(session)):  # as the run's other sessions have them
+            self.run(statement)
         return run
 
     def act_as(self, owner: str) -> None:

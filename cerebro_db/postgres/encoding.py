@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cerebro_db.configs.encodings import ColumnEncoding, Encoding, Kind, Method
 from cerebro_db.postgres.names import QualifiedName, literal, quote
@@ -41,13 +41,39 @@ def numbers(table: QualifiedName, columns: Sequence[ColumnEncoding]) -> str:
     return f"SELECT {', '.join(parts)} FROM ONLY {table.sql} s"
 
 
-def deviations(table: QualifiedName, columns: Sequence[ColumnEncoding]) -> str:
-    """One row: the standard deviation of each column, whose center is its mean."""
-    parts = [
-        f"pg_catalog.sqrt(pg_catalog.avg(({_finite(column, 's')} - {_number(column.center)}) ^ 2))"
-        for column in columns
-    ]
+def deviations(
+    table: QualifiedName, columns: Sequence[ColumnEncoding], units: Mapping[str, float]
+) -> str:
+    """One row: of each column the average distance of its values from its mean as it is known, and of
+    those that are standardized the root of the average square of that; both in the unit of the column.
+    """
+    parts = []
+    for column in columns:
+        apart = f"({_finite(column, 's')} - {_number(column.fill)})"
+        if (unit := units[column.name]) != 1.0:
+            apart = f"({apart} / {_number(unit)})"
+        square = f"pg_catalog.sqrt(pg_catalog.avg({apart} ^ 2))"
+        parts.append(f"pg_catalog.avg({apart})")
+        parts.append(square if column.method is Method.STANDARDIZE else "NULL")
     return f"SELECT {', '.join(parts)} FROM ONLY {table.sql} s"
+
+
+def unheld(table: QualifiedName, column: ColumnEncoding) -> str:
+    """The first whole number of a column that float32 does not hold, as text."""
+    return (
+        f"SELECT q.value::text FROM (SELECT s.{quote(column.name)} AS value, "
+        f"s.{quote(column.name)}::double precision AS number FROM ONLY {table.sql} s OFFSET 0) q "
+        "WHERE pg_catalog.abs(q.number) > 16777216 AND (pg_catalog.abs(q.number) > 9007199254740992 "
+        "OR q.number::real::double precision <> q.number) ORDER BY q.number LIMIT 1"
+    )
+
+
+def expressions(encoding: Encoding, alias: str) -> list[tuple[str, str]]:
+    """The name of each column, and the expression of its features."""
+    return [
+        (column.name, f"ARRAY[{', '.join(_parts(column, alias))}]::double precision[]")
+        for column in encoding.columns
+    ]
 
 
 def categories(table: QualifiedName, column: ColumnEncoding) -> str:
@@ -63,14 +89,16 @@ def categories(table: QualifiedName, column: ColumnEncoding) -> str:
     )
 
 
-def write_rows(
-    output: QualifiedName, source: QualifiedName, ids: Sequence[str], encoding: Encoding
-) -> str:
-    """A table of the features of all rows of a source, each with what names it."""
+def write_rows(output: QualifiedName, source: str, ids: Sequence[str], encoding: Encoding) -> str:
+    """A table of the features of all rows of a source, each with what names it.
+
+    Args:
+        source: what stands behind FROM to read it, with the alias ``s``.
+    """
     listed = ", ".join(f"s.{quote(name)}" for name in ids)
     return (
         f"CREATE TABLE {output.sql} AS SELECT {listed}, "
-        f"{encoded(encoding, 's')} AS features FROM {source.sql} s; "
+        f"{encoded(encoding, 's')} AS features FROM {source}; "
         f"{ENCODED.comment(output)}"
     )
 
@@ -105,6 +133,23 @@ def create_features(table: QualifiedName) -> str:
         f"INSERT INTO {table.sql} SELECT * FROM pg_catalog.json_to_recordset(%s) "
         f"AS f({FEATURE_COLUMNS})"
     )
+
+
+def missing(column: ColumnEncoding, alias: str) -> str:
+    """Condition over ``alias``: the column has no value, as far as the encoding goes."""
+    if column.method.is_categorical:
+        return f"{alias}.{quote(column.name)} IS NULL"
+    return f"({_is_finite(column, alias)}) IS NOT TRUE"
+
+
+def unseen(column: ColumnEncoding, alias: str) -> str:
+    """Condition over ``alias``: the column has a category that the encoding does not know."""
+    return f"{alias}.{quote(column.name)} IS NOT NULL AND {_code(column, alias)} = 0"
+
+
+def finite(column: ColumnEncoding, alias: str) -> str:
+    """The number of a column that is none of categories; NULL where it is missing."""
+    return _finite(column, alias)
 
 
 def _parts(column: ColumnEncoding, alias: str) -> list[str]:

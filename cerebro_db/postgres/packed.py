@@ -7,12 +7,13 @@ import math
 import re
 from collections import namedtuple
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cerebro_db.configs.encodings import Recorded, parse_recorded
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import PACK_AGAIN, InvalidData, UndefinedTable, WrongObjectType
+from cerebro_db.postgres.completeness import check_local
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.relations import KINDS, Relation, find
 from cerebro_db.postgres.sessions import Session
@@ -270,9 +271,30 @@ def load_packed(session: Session, text: str | None, role: str) -> PackedTable:
         WrongObjectType: the table was not made by packing, or by another version.
         InvalidData: its buffers are not those that its summary tells of.
     """
+    packed, facts = _described(session, text, role)
+    blocks = [Block(one.name, one.shape) for one in packed.inputs]
+    blocks += [
+        Block(one.name, one.shape, bool(packed.sample_weight) and one is packed.target)
+        for one in packed.targets
+    ]
+    partitions = read_buffers(session, packed.relation, facts, blocks, _HINT)
+    return replace(packed, partitions=partitions)
+
+
+def described(session: Session, text: str | None, role: str) -> PackedTable:
+    """The packed table that a user names as its summary tells of it, without partitions: no right to read
+    its rows is needed.
+
+    Args and errors are those of ``load_packed``.
+    """
+    return _described(session, text, role)[0]
+
+
+def _described(session: Session, text: str | None, role: str) -> tuple[PackedTable, Facts]:
     relation = find(session, text, role)
     if not (relation.has("partition_key") and relation.has("buffer_id")):
         raise WrongObjectType(f"{role}: {relation.name} is not packed", hint=_HINT)
+    check_local(session, relation, role)
     summary = _summary_of(session, relation, role)
     facts = _facts(session, summary, role)
     inputs = tuple(_input(facts, i) for i in range(len(facts.names("independent_varname"))))
@@ -280,20 +302,18 @@ def load_packed(session: Session, text: str | None, role: str) -> PackedTable:
         _target(session, summary, facts, index)
         for index in range(len(facts.names("dependent_varname")))
     )
-    weight = _sample_weight(session, summary)
-    blocks = [Block(one.name, one.shape) for one in inputs]
-    blocks += [Block(one.name, one.shape, bool(weight) and one is targets[0]) for one in targets]
-    return PackedTable(
+    packed = PackedTable(
         relation=relation,
         summary=summary.name,
         inputs=inputs,
         targets=targets,
         normalizing_const=facts.divisor("normalizing_const"),
         buffer_size=facts.whole("buffer_size", facts.row["buffer_size"], 1),
-        partitions=read_buffers(session, relation, facts, blocks, _HINT),
+        partitions=(),
         encoding=recorded_encoding(session, summary, role),
-        sample_weight=weight,
+        sample_weight=_sample_weight(session, summary),
     )
+    return packed, facts
 
 
 def recorded_encoding(session: Session, summary: Relation, role: str) -> Recorded | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import select
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import psycopg2
@@ -19,6 +21,7 @@ from cerebro_db.errors import (
     CerebroError,
     InvalidArgument,
     LoopbackFailed,
+    NotSupported,
     TooManyConnections,
     advice_of_server,
 )
@@ -136,7 +139,11 @@ class Session(Ticking):
 
     Attributes:
         tick: as above; also for who waits for something else meanwhile.
+        caller: settings of the session for which this one works.
+        inserted: rows that its statements have inserted; of a text of several statements, by its last one.
     """
+
+    caller: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, dsn: str, application_name: str, tick: Tick = no_tick) -> None:
         self.tick = tick
@@ -144,6 +151,8 @@ class Session(Ticking):
         self.search_path: Any = None
         self._rows: list[tuple[Any, ...]] | None = None
         self._cursor: Any = None
+        # Rows that its INSERTs have written, for as long as it lives.
+        self.inserted = 0
         try:
             self._connection = psycopg2.connect(
                 dsn, async_=True, application_name=application_name, **_first_settings(dsn)
@@ -231,6 +240,8 @@ class Session(Ticking):
         self._connected = True
         if self._cursor is not None:
             self._rows = self._cursor.fetchall() if self._cursor.description else []
+            if (self._cursor.statusmessage or "").startswith("INSERT"):
+                self.inserted += max(0, self._cursor.rowcount)
             self._cursor.close()
             self._cursor = None
         return True
@@ -396,11 +407,16 @@ def _first_settings(dsn: str) -> dict[str, str]:
     The client decides by the one setting how to quote values; by the other one, to connect would end
     in an error where the server takes longer for the client's own first statement.
     """
-    options = psycopg2.extensions.parse_dsn(dsn).get("options", "")
+    options = options_of(psycopg2.extensions.parse_dsn(dsn))
     return {
         "client_encoding": "UTF8",
         "options": f"{options} -c standard_conforming_strings=on -c statement_timeout=0".strip(),
     }
+
+
+def options_of(given: Mapping[str, str]) -> str:
+    """The options of a connection: those of its string, else of the environment, as libpq has them."""
+    return given.get("options") or os.environ.get("PGOPTIONS", "")
 
 
 _LOOPBACK_HINT = (
@@ -479,6 +495,14 @@ def close_all(sessions: Sequence[Session]) -> None:
         session.close()
 
 
+def not_carried(error: StatementFailed) -> NotSupported:
+    """The error where a session cannot have a setting of the one for which it works."""
+    return NotSupported(
+        f"a setting of this session cannot be given to sessions that work for it: {error.message}",
+        hint="RESET it in this session, or have ALTER ROLE ... SET give it to each session of the role",
+    )
+
+
 class SessionPool(Ticking):
     """Sessions of one caller; those that have nothing to do stay open for the next step of its work.
 
@@ -489,13 +513,27 @@ class SessionPool(Ticking):
 
     Attributes:
         tick: as above; another caller may have another one.
+        caller: settings of the session for which these work.
     """
 
     def __init__(self, dsn: str, settings: Sequence[str], tick: Tick = no_tick) -> None:
         self.dsn, self.tick = dsn, tick
         self._settings = settings
+        self.caller: Mapping[str, str] = MappingProxyType({})
+        self._beginning: Sequence[str] = ()
         self._idle: list[Session] = []
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+    def work_for(self, caller: Mapping[str, str], beginning: Sequence[str]) -> None:
+        """Have the sessions that are taken from now on work for a session with other settings.
+
+        Args:
+            caller: its settings.
+            beginning: statements that give these to a session.
+        """
+        if dict(caller) != dict(self.caller):
+            self.close()
+            self.caller, self._beginning = caller, beginning
 
     def busy(self) -> list[Session]:
         """The sessions of this pool that wait for the server."""
@@ -517,16 +555,32 @@ class SessionPool(Ticking):
                 # None that takes a snapshot: by the role's settings it may wait for other transactions.
                 session.send("; ".join(self._settings))
             _settle_all(fresh)
+            self._carry(fresh)
         except BaseException:
             for session in [*taken, *fresh]:
                 session.close()
             raise
         return taken + fresh
 
+    def _carry(self, fresh: Sequence[Session]) -> None:
+        """Give new sessions the settings of the one for which they work.
+
+        Raises:
+            NotSupported: the role may not set one of them.
+        """
+        for session in fresh:
+            session.caller = self.caller
+            if self._beginning:
+                session.send("; ".join(self._beginning))
+        try:
+            _settle_all(fresh)
+        except StatementFailed as error:
+            raise not_carried(error) from None
+
     def give(self, sessions: Iterable[Session]) -> None:
-        """Keep sessions for what comes next; those that are busy are closed."""
+        """Keep sessions for what comes next; those that are busy, or work for another session, are closed."""
         for session in sessions:
-            if session.busy:
+            if session.busy or session.caller is not self.caller:
                 session.close()
             elif not session.closed:
                 self._idle.append(session)

@@ -8,7 +8,7 @@ import ctypes
 import os
 import select
 import signal
-from typing import Any, List
+from typing import Any, Dict, List
 
 _UTF8 = 6  # the number of that encoding in the server
 _STATEMENT_TIMEOUT = 3  # the number of that timeout there, since PostgreSQL 9.3
@@ -107,7 +107,7 @@ def statement_began() -> int:
 
 
 def own_facts() -> Any:
-    """Version, search_path, styles, port, database, role and socket folders; None where SQL is asked."""
+    """Version, search_path, port, database, role and socket folders; None where SQL is asked."""
     # Unlike CDLL this one keeps the interpreter's lock.
     server = ctypes.PyDLL(None)
     if not raises_interrupts() or server.GetDatabaseEncoding() != _UTF8:
@@ -123,9 +123,6 @@ def own_facts() -> Any:
     found = {
         "version": setting("server_version_num"),
         "search_path": setting("search_path"),
-        "date_style": setting("DateStyle"),
-        "interval_style": setting("IntervalStyle"),
-        "time_zone": setting("TimeZone"),
         "port": setting("port"),
         "dbname": server.get_database_name(database),
         "user": server.GetUserNameFromId(ctypes.c_uint32(server.GetUserId()), False),
@@ -134,6 +131,58 @@ def own_facts() -> Any:
         "temporary_schema": b"pg_temp_" + (setting("gp_session_id") or b""),
     }
     return {name: (value or b"").decode() for name, value in found.items()}
+
+
+# The last context in an enumeration that grew by one: a setting that everybody may set in a session.
+_USERSET, _CONTEXTS_GREW_IN = 6, 90500
+_COUNTED_WITH_THEM_SINCE = 160000
+
+
+class _Setting(ctypes.Structure):
+    """The first fields of a setting of the server, in all versions."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("context", ctypes.c_int))
+
+
+def session_settings(names: List[str]) -> Dict[str, str]:
+    """Values of settings of this session, and of all with a prefix that a session may set.
+
+    No view of the server lists the latter, such as ``app.tenant``.
+
+    Args:
+        names: of the others; those that this server has not are left out.
+    """
+    server = ctypes.PyDLL(None)
+    server.GetConfigOptionByName.restype = server.GetConfigOption.restype = ctypes.c_char_p
+    version = int(server.GetConfigOptionByName(b"server_version_num", None, False))
+    userset = _USERSET if version >= _CONTEXTS_GREW_IN else _USERSET - 1
+    wanted = [name.encode() for name in names]
+    found = {}
+    for setting in _settings(server, version):
+        if setting.name in wanted:
+            value = server.GetConfigOptionByName(setting.name, None, False)
+        elif b"." in setting.name and setting.context == userset:
+            value = server.GetConfigOption(setting.name, True, False)
+        else:
+            continue
+        found[_decoded(setting.name)] = _decoded(value or b"")
+    return found
+
+
+def _settings(server: Any, version: int) -> List[Any]:
+    known = server.get_guc_variables
+    known.restype = ctypes.POINTER(ctypes.POINTER(_Setting))
+    if version < _COUNTED_WITH_THEM_SINCE:
+        listed, count = known(), server.GetNumConfigOptions()
+    else:
+        number = ctypes.c_int(0)
+        listed = known(ctypes.byref(number))
+        count = number.value
+    return [listed[place].contents for place in range(count)]
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 class ClientGone(Exception):

@@ -49,6 +49,8 @@ class Services:
             process.send(self._answered(self._execute, message["execute"]))
         elif "subtransaction" in message:
             process.send(self._answered(self._subtransaction, message["subtransaction"]))
+        elif "settings" in message:
+            process.send({"settings": backend.session_settings(message["settings"])})
         else:
             began = backend.statement_began()
             process.send({"facts": backend.own_facts(), "statement": began})

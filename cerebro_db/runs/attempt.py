@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
+import secrets
+import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +16,7 @@ from cerebro_db.core.decisions import Asked, Decider
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import ROTATION, SERVED, Configuration
 from cerebro_db.core.state import RunState
+from cerebro_db.decide.search.guarded import Guarded, fault_of
 from cerebro_db.decide.strategies import STRATEGIES
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.direct import make_executor
@@ -38,6 +42,7 @@ from cerebro_db.runs.memory import memory_workers
 from cerebro_db.runs.report import Report
 from cerebro_db.runs.request import Limits
 from cerebro_db.runs.requests import Requests
+from cerebro_db.runs.searches.telling import SearchReport, last_line
 from cerebro_db.runs.served import check_served
 from cerebro_db.runs.setup import RunSetup
 from cerebro_db.runs.stored import check_unchanged, load_state, recorded_of, states_of
@@ -131,9 +136,13 @@ class Attempt:
             moves_rows=setup.moves_rows,
         )
         manifest = {} if self._limits.any_version else run.manifest
-        self._train(place, setup, state, RunCatalog(catalog, run.run_id, manifest, functions), run)
+        written = RunCatalog(catalog, run.run_id, manifest, functions)
+        decider = self._train(place, setup, state, written, run)
         check_unchanged(control, run, setup.packed, setup.validation)
-        return self._write_results(catalog, setup, state, run, store)
+        only = self._write_results(catalog, setup, state, run, store)
+        if setup.search is not None:
+            self._notify(last_line(control, run.run_id, setup, decider.shortfall(state)))
+        return only
 
     def _train(
         self,
@@ -142,14 +151,15 @@ class Attempt:
         state: RunState,
         written: RunCatalog,
         run: StoredRun,
-    ) -> None:
+    ) -> Decider:
+        """Train what is left; returns who has decided."""
         catalog, limits, clock = place.store.catalog, self._limits, time.monotonic
         place.store.before_drop = written.flush
         executor = make_executor(place, setup.num_workers, setup.spec.schedule, self._notify)
         decider, made = self._decider, decisions_of(catalog, run.run_id)
         maker = replace(setup.maker, tick=lambda: catalog.session.tick())
         if setup.search is not None:
-            decider = decider_of(setup, setup.search, made, maker)
+            decider = decider_of(setup, setup.search, made, maker, self._notify)
         requests = Requests(catalog, run.run_id, self._deadline, limits.max_seconds)
         first = [_until(one, run.active) for one in requests.first()]
         extended: list[Mapping[str, Any]] = [one.details for one in made if one.action == "extend"]
@@ -172,7 +182,7 @@ class Attempt:
                 functools.partial(self._admit, catalog, setup, written),
             ),
             requests=requests,
-            report=Report(state, self._notify, clock, run.active),
+            report=self._report(setup, state, decider, run.active),
             files=EventFiles(run.run_id, state),
             clock=clock,
             first=first,
@@ -183,6 +193,14 @@ class Attempt:
             executor.stop()
             raise
         executor.give_back()
+        return decider
+
+    def _report(self, setup: RunSetup, state: RunState, decider: Decider, active: float) -> Report:
+        """Lines of a search, or of another run."""
+        clock = time.monotonic
+        if setup.search is None:
+            return Report(state, self._notify, clock, active)
+        return SearchReport(state, self._notify, clock, active, setup.search, decider.outlook)
 
     def _admit(
         self,
@@ -222,7 +240,11 @@ class Attempt:
 
 
 def decider_of(
-    setup: RunSetup, search: SearchSpec, made: Sequence[DecisionRow], maker: Maker
+    setup: RunSetup,
+    search: SearchSpec,
+    made: Sequence[DecisionRow],
+    maker: Maker,
+    notify: Callable[[str], None],
 ) -> Decider:
     """Whoever decides a search, with the decisions that an earlier driver has made."""
     from cerebro_db.decide.search.replaying import Replay, from_json
@@ -230,7 +252,21 @@ def decider_of(
 
     if search.replays:
         return Replay(from_json(search.replays))
-    return Schedule(search, lambda row: maker.fault(row, setup.models), recorded_of(setup, made))
+    recorded = recorded_of(setup, made)
+    schedule = Schedule(search, lambda row: maker.fault(row, setup.models), recorded)
+    return Guarded(schedule, fault_of(recorded), functools.partial(_tell_fault, notify))
+
+
+def _tell_fault(notify: Callable[[str], None], reason: str, error: Exception) -> None:
+    """Tell why a search ends; the traceback is for the log."""
+    number = secrets.token_hex(4)
+    trace = "".join(traceback.format_exception(error))
+    sys.stderr.write(f"Cerebro-DB: unexpected error {number}: {trace}")
+    sys.stderr.flush()
+    notify(
+        f"the search ends, as {reason}; the models that there are get their tables "
+        f"(the log of its driver has the traceback, under the number {number})"
+    )
 
 
 def _until(request: Asked, active: float) -> Asked:

@@ -104,7 +104,12 @@ class Decisions:
                 state.apply(decision)
                 continue
             answered = request if not found else None
-            found.append(self._stored(state, decision, state.decisions + 1, answered))
+            try:
+                found.append(self._stored(state, decision, state.decisions + 1, answered))
+            except REFUSALS as error:
+                if not self.decider.gives_up(error) or answered is not None:
+                    raise
+                return [*found, *self.take(state)]  # which ends the search
             state.apply(found[-1])
         if found:
             self.store.expect(len(state.tracks))

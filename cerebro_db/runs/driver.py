@@ -28,6 +28,7 @@ from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
 from cerebro_db.postgres.gpus import check_gpus
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_output
+from cerebro_db.postgres.session_settings import work_for_run
 from cerebro_db.postgres.sessions import (
     POLL_SECONDS,
     Deadlocked,
@@ -188,7 +189,9 @@ class Drive:
 
         def first() -> None:
             with control_session(self._pool, None) as control:
-                self._run_id = self._resumable(control, run_id).run_id
+                run = self._resumable(control, run_id)
+            self._run_id = run.run_id
+            work_for_run(self._pool, run.row.session)
             if self._limits.model_output_table is not None:
                 self._output = self._new_output(self._limits.model_output_table)
             with control_session(self._pool, None) as control:
@@ -232,8 +235,10 @@ class Drive:
     def _again(self) -> None:
         with control_session(self._pool, None) as control:
             run = Catalog(control).run(self._run_id)
-            if run.status == "finished":  # the sessions were lost right after the end
-                return
+        if run.status == "finished":  # the sessions were lost right after the end
+            return
+        work_for_run(self._pool, run.row.session)
+        with control_session(self._pool, None) as control:
             try:
                 self._attempt_reserved(control)
             except ObjectInUse as error:  # by a session of ours that does not know its end yet

@@ -246,11 +246,11 @@ class Loop:
                 self._requests.done(request.request_id)
                 return
             self._decisions.check(self._state, request)
+            self._catalog.flush()  # a state that is copied is not made again with other bits
+            decided = self._decisions.follow(self._state, request)
         except REFUSALS as error:
             self._requests.refused(request.request_id, error)
-            return
-        self._catalog.flush()  # a state that is copied is not made again with other bits
-        decided = self._decisions.follow(self._state, request)
+            decided = []
         self._decided(decided)
         self._decide()
 

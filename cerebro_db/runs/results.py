@@ -402,6 +402,10 @@ def _summary_row(setup: RunSetup, run_id: int) -> dict[str, tuple[str, Any]]:
             for target in targets
         },
         "dependent_vartype": ("text[]", [target.type for target in targets]),
+        "classes_found": (
+            "integer[]",
+            [target.classes_found if target.is_class else None for target in targets],
+        ),
         "normalizing_const": ("double precision", packed.normalizing_const),
         "metrics_iters": ("integer[]", spec.measured_epochs),
         **_shapes(packed),

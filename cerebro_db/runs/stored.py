@@ -55,6 +55,7 @@ from cerebro_db.postgres.packed import MOVED, PackedTable, packed_of
 from cerebro_db.postgres.packed import fingerprint as packed_fingerprint
 from cerebro_db.postgres.records import ADD, CLONE, PROMOTE, STOP, DecisionRow, decisions_of
 from cerebro_db.postgres.rounds import copy_rounds
+from cerebro_db.postgres.session_settings import everywhere
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
@@ -162,6 +163,7 @@ def _run_row(session: Session, setup: RunSetup) -> RunRow:
         search=None if setup.search is None else setup.search.to_text(),
         strategy_params=setup.strategy_params,
         rounds=spec.rounds,
+        session=json.dumps(everywhere(session.caller)),
     )
 
 

@@ -9,11 +9,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cerebro_db.configs.encodings import Encoding
 from cerebro_db.configs.rounding import gathered
 from cerebro_db.errors import CerebroError, DuplicateTable, InvalidState
 from cerebro_db.executors.tasks import worker_task
 from cerebro_db.models.trained import no_state
 from cerebro_db.postgres.catalog import Catalog
+from cerebro_db.postgres.completeness import check_complete, count_of
 from cerebro_db.postgres.control import (
     END_HOLDER,
     NO_RUN,
@@ -33,6 +35,7 @@ from cerebro_db.postgres.dialects.prediction_answers import Answer, Several
 from cerebro_db.postgres.leftovers import draft_key, drop_leftovers
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, publish, replaced
+from cerebro_db.postgres.session_settings import as_seen, other_styles
 from cerebro_db.postgres.sessions import (
     Session,
     StatementFailed,
@@ -42,7 +45,7 @@ from cerebro_db.postgres.sessions import (
 from cerebro_db.relay.machine import cores
 from cerebro_db.scoring.again import done_again
 from cerebro_db.scoring.prediction_models import Asked, Member
-from cerebro_db.scoring.prediction_source import Buffers, Rows
+from cerebro_db.scoring.prediction_source import ROLE, Buffers, Rows
 
 # A batch is large enough to keep a worker busy and small in its memory.
 MAX_BATCH_ROWS = 4096
@@ -122,19 +125,22 @@ class Job(ABC):
             ObjectInUse, TooManyConnections: there is no worker for it, or no connection.
         """
         drop_leftovers(self._control, self._notify)
+        self._tell_other_styles(work)
         done_again(lambda: self._run(work), self._notify)
+
+    def _tell_other_styles(self, work: Work) -> None:
+        """Tell where settings of this session may make other features of a view than training had."""
+        known = work.asked.encoding
+        if isinstance(work.source, Rows) and isinstance(known, Encoding):
+            told = other_styles(self._control, work.source.table, known.styles)
+            if told is not None:
+                self._notify(told)
 
     def _run(self, work: Work) -> None:
         try:
             sql = self._dialect.prediction
             self._control.run(sql.begin)
-            if self._control.run(sql.is_empty(work.source.sql))[0][0]:
-                self._create(work)
-                self._publish(work)
-                return
-            if isinstance(work.source, Rows):
-                self._tell_repeated(work.source)
-            self._predicted(work)
+            self._made(self._read(work))
         except StatementFailed as failure:
             # Class 22: something about the data.
             if not failure.sqlstate.startswith("22"):
@@ -145,12 +151,27 @@ class Job(ABC):
         finally:
             self._control.reset()
 
-    def _tell_repeated(self, source: Rows) -> None:
-        """Tell of rows whose predictions nobody can tell apart."""
+    def _read(self, work: Work) -> Work:
+        """The same call, of rows that statements can read as the caller's session sees them."""
+        return work
+
+    def _made(self, work: Work) -> None:
+        if self._control.run(self._dialect.prediction.is_empty(work.source.sql))[0][0]:
+            self._create(work)
+            self._publish(work)
+            return
+        if isinstance(work.source, Rows):
+            counted = self._tell_repeated(work.source)
+        else:
+            counted = work.source.rows
+        self._predicted(work, counted)
+
+    def _tell_repeated(self, source: Rows) -> int:
+        """The number of rows; tells of those whose predictions nobody can tell apart."""
         names = [one.name for one in source.ids]
         if self._control.run(_IS_KEY, (source.table.oid, names, source.table.oid)):
-            return
-        ids, rows = self._control.run(self._dialect.prediction.repeated(source.sql))[0]
+            return int(self._control.run(count_of(source.sql.rows))[0][0])
+        ids, rows, total = self._control.run(self._dialect.prediction.repeated(source.sql))[0]
         if ids:
             listed = ", ".join(names)
             self._notify(
@@ -158,6 +179,13 @@ class Job(ABC):
                 f"{'' if ids == 1 else 's'} of {listed}, so that their predictions cannot be told "
                 "apart"
             )
+        return int(total)
+
+    def _check_inserted(self, work: Work, counted: int, inserted: int) -> None:
+        """Refuse an output that lacks rows, where each row of the source has a known number of them."""
+        a_row = work.answer.rows_each
+        if a_row is not None and not (isinstance(work.source, Rows) and work.source.sql.ignores):
+            check_complete(ROLE, work.source.table.name, counted * a_row, inserted)
 
     def _tell_left_out(self, work: Work, found: Sequence[Any]) -> None:
         """Tell of rows whose images cannot be read."""
@@ -211,8 +239,13 @@ class Job(ABC):
         self._control.run_through("COMMIT")
 
     @abstractmethod
-    def _predicted(self, work: Work) -> None:
-        """Predict, and commit."""
+    def _predicted(self, work: Work, counted: int) -> None:
+        """Predict, and commit.
+
+        Args:
+            work: what is predicted.
+            counted: rows of the source.
+        """
 
 
 class PredictionJob(Job):
@@ -227,18 +260,22 @@ class PredictionJob(Job):
         super().__init__(host, control)
         self._pool, self._sql = host.pool, host.dialect.prediction
 
-    def _predicted(self, work: Work) -> None:
-        pieces = self._sql.pieces(work.source.sql, self._extent(work))
+    def _predicted(self, work: Work, counted: int) -> None:
+        extent = self._extent(work)
+        if extent and isinstance(work.source, Rows):
+            reached = self._control.run(self._sql.reached(work.source.sql), (0, extent[0][0]))
+            check_complete(ROLE, work.source.table.name, counted, reached[0][0])
+        pieces = self._sql.pieces(work.source.sql, extent)
         wanted = _workers(work.num_workers, len(pieces))
         with (
             slots(self._control, wanted, self._notify, ready=1) as count,
             self._others(work, count - 1) as others,
         ):
             if others:
-                self._together(work, others, pieces)
+                self._together(work, others, pieces, counted)
             else:
                 self._create(work)
-                self._insert([self._control], work, work.outputs.draft(), pieces)
+                self._insert([self._control], work, work.outputs.draft(), pieces, counted)
                 self._publish(work)
 
     def _extent(self, work: Work) -> list[tuple[Any, ...]]:
@@ -259,7 +296,9 @@ class PredictionJob(Job):
         finally:
             close_all(others)
 
-    def _together(self, work: Work, others: Sequence[Session], pieces: Sequence[Piece]) -> None:
+    def _together(
+        self, work: Work, others: Sequence[Session], pieces: Sequence[Piece], counted: int
+    ) -> None:
         """All insert into a table that the others can see; it gets its name when it is complete."""
         build, source = work.outputs.unfinished(), work.source.sql
         self._reserve(work, others[0])
@@ -268,7 +307,7 @@ class PredictionJob(Job):
             others[0].run(create)
             snapshot = self._control.run(self._sql.export)[0][0]
             run_each(others, (self._sql.follow, (snapshot,)))
-            self._insert([self._control, *others], work, build, pieces)
+            self._insert([self._control, *others], work, build, pieces, counted)
             run_each([self._control, *others], ("COMMIT", ()))
             with (
                 transaction(self._control),
@@ -284,7 +323,12 @@ class PredictionJob(Job):
 
     # -- the work --------------------------------------------------------------
     def _insert(
-        self, workers: Sequence[Session], work: Work, table: QualifiedName, pieces: Sequence[Piece]
+        self,
+        workers: Sequence[Session],
+        work: Work,
+        table: QualifiedName,
+        pieces: Sequence[Piece],
+        counted: int,
     ) -> None:
         source, answer, batch_rows = work.source.sql, work.answer, work.batch_rows
         tokens = self._loaded(workers, work)
@@ -294,7 +338,10 @@ class PredictionJob(Job):
                 table, source, answer, tokens[session], batch_rows, piece
             )
 
+        before = sum(session.inserted for session in workers)
         found = gather_made(workers, map(maker, pieces))
+        inserted = sum(session.inserted for session in workers) - before
+        self._check_inserted(work, counted, inserted)
         self._tell_left_out(work, [row for rows in found for row in rows])
         self._report_rounding(work, workers)
 
@@ -343,7 +390,15 @@ class SpreadJob(Job):
         super().__init__(host, control)
         self._sql = sql
 
-    def _predicted(self, work: Work) -> None:
+    def _read(self, work: Work) -> Work:
+        source = work.source
+        if not isinstance(source, Rows) or not source.sql.seen:
+            return work
+        text, copy = self._sql.seen(source.sql, source.read_columns)
+        self._control.run(as_seen(self._control, text))
+        return replace(work, source=replace(source, sql=copy))
+
+    def _predicted(self, work: Work, counted: int) -> None:
         run, source = self._control.run, work.source.sql
         self._create(work)
         self._bring(work)
@@ -358,7 +413,9 @@ class SpreadJob(Job):
         statement = self._sql.predict(
             work.outputs.draft(), work.source.sql, work.answer, work.batch_rows
         )
+        before = self._control.inserted
         run(*statement)
+        self._check_inserted(work, counted, self._control.inserted - before)
         self._report_rounding(work, [self._control])
         self._publish(work)
 

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cerebro_db.configs.encodings import Encoding
 from cerebro_db.configs.images import check_ignores
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.packing.columns import id_columns, listed_features
-from cerebro_db.packing.row_faults import left_out, reason, remedy, without_nulls
+from cerebro_db.packing.row_faults import left_out, reason, remedy, unreadable, without_nulls
 from cerebro_db.packing.source import Feature, recorded_feature, within_limits
 from cerebro_db.postgres.columns import split_names
+from cerebro_db.postgres.completeness import scanned_elsewhere
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.dialects.postgresql_prediction import PackedSource, RowSource
 from cerebro_db.postgres.names import quote
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import Column, Relation, column, find
+from cerebro_db.postgres.session_settings import is_seen, seen_rows
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.scoring.prediction_models import Asked
 from cerebro_db.training.buffers import wire_bytes
@@ -49,6 +51,13 @@ class Rows:
     def columns(self) -> tuple[str, ...]:
         """Name of each input, for messages."""
         return tuple(feature.column.name for feature in self.features)
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        """Those of the table that are read."""
+        listed = [one.name for one in self.ids]
+        listed += [name for feature in self.features for name in feature.sources]
+        return tuple(dict.fromkeys(listed))
 
     def column_of(self, name: str, place: int) -> str:
         """Name of the column of which a worker has reported a value, by its place in a row."""
@@ -83,8 +92,10 @@ class Rows:
         statement = dialect.prediction.culprit(self.sql, asked.shapes)
         try:
             rows = session.run(statement, [asked.divisor] * len(asked.shapes))
-        except CerebroError:  # the server already fails on reading that row, and says why
-            return failure
+        except CerebroError:  # the server already fails on reading that row
+            session.recover()
+            readings = [one for feature in self.features for one in feature.readings("t")]
+            return unreadable(session.run, f"{self.sql.table.sql} t", readings, failure)
         if not rows:
             return failure
         number, row_id, place, fault, got = rows[0]
@@ -111,6 +122,7 @@ class Buffers:
     sql: PackedSource
     table: Relation
     columns: tuple[str, ...] = ()
+    rows: int = 0
 
     def column_of(self, name: str, place: int) -> str:
         """Name of the column of which a worker has reported a value."""
@@ -153,7 +165,9 @@ def test_source(
     check_ignores(ignores, feature.image)
     feature = within_limits(session, feature)
     addressed = not session.run(dialect.packing.needs_staging, (found.oid,))[0][0]
-    rows = RowSource(
+    if dialect.prediction.spread is None:
+        addressed = addressed and not scanned_elsewhere(session, found.name)
+    source = RowSource(
         found.name,
         ids=tuple((one.name, one.type) for one in ids),
         keys=tuple(map(_key, ids)),
@@ -164,7 +178,13 @@ def test_source(
         comparable=all(map(_is_comparable, ids)),
         ignores=ignores,
     )
-    return Rows(rows, found, ids, (feature, *more))
+    rows = Rows(source, found, ids, (feature, *more))
+    if addressed or not is_seen(session, found):
+        return rows
+    columns = [one for one in found.columns if one.name in rows.read_columns]
+    seen = seen_rows(session, found.name, columns, "t")
+    some = seen_rows(session, found.name, columns, "t", " LIMIT 1")
+    return replace(rows, sql=replace(source, seen=seen, some=some))
 
 
 def _features(table: Relation, text: str | None, asked: Asked) -> tuple[Feature, ...]:
@@ -235,7 +255,7 @@ def _buffers(
             hint="pack it with cerebro.cerebro_pack_validation",
         )
     columns = ((one.name, _FLOAT_BYTES * math.prod(one.shape)) for one in packed.inputs)
-    return Buffers(PackedSource(name, tuple(columns)), packed.relation)
+    return Buffers(PackedSource(name, tuple(columns)), packed.relation, rows=packed.rows)
 
 
 def _check_packed_names(packed: PackedTable, text: str) -> None:

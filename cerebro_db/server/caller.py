@@ -10,6 +10,7 @@ from cerebro_db.errors import NotSupported, ReadOnlyTransaction, SerializationFa
 from cerebro_db.postgres.dialects.choice import DECIDING_SETTINGS
 from cerebro_db.postgres.names import value_literal
 from cerebro_db.postgres.relations import SearchPath, use_search_path
+from cerebro_db.postgres.session_settings import settings_of
 from cerebro_db.postgres.sessions import Session, StatementFailed, Tick, told
 
 # Types of parameters: without a schema they would be looked for on the caller's path.
@@ -115,6 +116,7 @@ def caller_session(
     if writes:
         refuse_read_only(facts["read_only"])
     session = CallerSession(plpy, tick or plpy.listen)
+    session.caller = settings_of(plpy)
     use_search_path(session, search_path_of(facts, in_callers=True))
     plpy.execute(f"SELECT {', '.join(map(_set, DECIDING_SETTINGS.items()))}")
     with _changes_told(facts["isolation"]):

@@ -20,6 +20,7 @@ from cerebro_db.postgres.relations import (
     forget_search_path,
     search_path_with,
 )
+from cerebro_db.postgres.session_settings import check_settings, settings_of, work_for
 from cerebro_db.postgres.sessions import (
     Session,
     SessionPool,
@@ -122,6 +123,7 @@ class Host:
         styles: in which the caller's session shows dates and times.
         waiting: whether its sessions wait for their turn.
         own_locks: looks for locks of the caller that the sessions wait for.
+        job_id: there is none, as a session waits for the call.
     """
 
     plpy: Any
@@ -132,6 +134,7 @@ class Host:
     styles: Styles
     waiting: Waiting = field(default_factory=Waiting)
     own_locks: OwnLocks = field(default_factory=OwnLocks)
+    job_id: None = None
 
     def __post_init__(self) -> None:
         self.pool.tick = self.tick
@@ -155,7 +158,9 @@ class Host:
             pool, path = _pool(gd, _dsn(facts), dialect), search_path_of(facts)
         else:
             pool, path = _asking_pool(plpy, gd, facts, dialect), facts["search_path"]
-        styles = Styles(facts["date_style"], facts["interval_style"], facts["time_zone"])
+        settings = settings_of(plpy)
+        work_for(pool, settings)
+        styles = Styles(*(settings[name] for name in ("DateStyle", "IntervalStyle", "TimeZone")))
         return cls(plpy, pool, dialect, path, facts["read_only"], styles)
 
     @classmethod
@@ -175,6 +180,7 @@ class Host:
             refuse_read_only(host.read_only)
         (session,) = host.pool.take(1)
         try:
+            check_settings(session)
             if session.run(host.dialect.has_written, (plpy.pid,))[0][0]:
                 raise OpenTransaction(_HAS_WRITTEN)
             # Jobs that a restart of the server has ended go on with the next call of anybody.
@@ -230,9 +236,6 @@ _FACTS = f"""
 SELECT {HAS_SEGMENTS} AS has_segments,
        pg_catalog.current_setting('server_version_num') AS version,
        {PATH_FACTS},
-       pg_catalog.current_setting('DateStyle') AS date_style,
-       pg_catalog.current_setting('IntervalStyle') AS interval_style,
-       pg_catalog.current_setting('TimeZone') AS time_zone,
        pg_catalog.current_setting('port') AS port,
        pg_catalog.current_database() AS dbname,
        current_user AS "user",

@@ -309,7 +309,7 @@ FUNCTIONS = {
     "cerebro_pack": Function(
         (PackRequest,),
         "output_table",
-        ("source_table",),
+        ("source_table", "encoding_of"),
         functools.partial(_check_pack, is_validation=False),
         functools.partial(_foresee_pack, is_validation=False),
         work=functools.partial(_pack, is_validation=False),
@@ -323,7 +323,14 @@ FUNCTIONS = {
         functools.partial(_foresee_pack, is_validation=True),
         work=functools.partial(_pack, is_validation=True),
         without=_OF_IMAGES
-        | {"normalizing_const", "num_classes", "num_partitions", "seed", "sample_weight"},
+        | {
+            "normalizing_const",
+            "num_classes",
+            "num_partitions",
+            "seed",
+            "sample_weight",
+            "encoding_of",
+        },
     ),
     "cerebro_fit_multiple": Function(
         (FitRequest,), "model_output_table", _FIT_READS, _check_fit, _foresee_fit, _queue_fit

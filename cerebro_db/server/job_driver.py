@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import secrets
 import sys
 import time
@@ -25,6 +24,7 @@ from cerebro_db.postgres.control import control_session, lock, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.jobs import ENDS, Job, Jobs
 from cerebro_db.postgres.relations import CallerPath, SearchPath
+from cerebro_db.postgres.session_settings import SessionSettings, work_for
 from cerebro_db.postgres.sessions import Session, SessionPool, is_alive
 from cerebro_db.postgres.times import Styles
 from cerebro_db.runs import lifecycle
@@ -57,17 +57,22 @@ class Surroundings:
     styles: Styles
     driver: JobDriver
 
+    @property
+    def job_id(self) -> int:
+        """The number of the job."""
+        return self.driver.job_id
+
     def notice(self, message: str) -> None:
         """Write a line into the log of the job."""
         self.driver.told(message)
 
 
-def session_of(search_path: CallerPath, styles: Styles) -> dict[str, Any]:
+def session_of(search_path: CallerPath, settings: SessionSettings) -> dict[str, Any]:
     """Facts of a session for the calls of a job, as JSON has them."""
     path: Any = search_path
     if isinstance(path, SearchPath):
         path = [list(path.schemas), path.first, path.temporary]
-    return {"search_path": path, "styles": list(dataclasses.astuple(styles))}
+    return {"search_path": path, "settings": dict(settings)}
 
 
 def _path_of(told: Mapping[str, Any]) -> CallerPath:
@@ -78,8 +83,14 @@ def _path_of(told: Mapping[str, Any]) -> CallerPath:
     return SearchPath(tuple(schemas), first, temporary)
 
 
-def _styles_of(told: Mapping[str, Any]) -> Styles:
-    return Styles(*told.get("styles", ("ISO, MDY", "postgres", "UTC")))
+def _settings_of(told: Mapping[str, Any]) -> SessionSettings:
+    if "settings" in told:
+        return dict(told["settings"])
+    styles = told.get("styles", ("ISO, MDY", "postgres", "UTC"))  # of an earlier version
+    return dict(zip(_STYLES, styles, strict=True))
+
+
+_STYLES = ("DateStyle", "IntervalStyle", "TimeZone")
 
 
 class _Lost(Exception):
@@ -101,6 +112,11 @@ class JobDriver:
         self._session: Session | None = None  # that holds the job
         self._job: Job | None = None
         self._next_look, self._looks, self._is_cancelled = 0.0, False, False
+
+    @property
+    def job_id(self) -> int:
+        """The number of the job."""
+        return self._job_id
 
     # -- the job ---------------------------------------------------------------
     def begins(self) -> bool:
@@ -176,9 +192,10 @@ class JobDriver:
     def _made(self) -> tuple[str, str | None]:
         assert self._job is not None
         job = self._job
-        host = Surroundings(
-            self._pool, self._dialect, _path_of(job.session), _styles_of(job.session), self
-        )
+        settings = _settings_of(job.session)
+        work_for(self._pool, settings)
+        styles = Styles(*(settings[name] for name in _STYLES))
+        host = Surroundings(self._pool, self._dialect, _path_of(job.session), styles, self)
         course = self._jobs.course(job.job_id)
         run_id, last = course.run_id, course.last_run
         for name, given in job.calls[course.done :]:

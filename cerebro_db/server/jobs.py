@@ -105,7 +105,7 @@ def _queue(
     run_id: int | None = None,
 ) -> int:
     jobs = Jobs(session)
-    job_id = jobs.add([(name, given)], session_of(host.search_path, host.styles), priority)
+    job_id = jobs.add([(name, given)], session_of(host.search_path, host.pool.caller), priority)
     if run_id is not None:
         jobs.log(job_id, "run", run_id)
     jobs.log(job_id, "queued", run_id)
@@ -256,7 +256,7 @@ def schedule(
         _checked_name(name),
         _checked_cron(cron),
         _parsed(calls),
-        session_of(host.search_path, host.styles),
+        session_of(host.search_path, host.pool.caller),
         on_success,
         _checked_priority(priority),
         _checked_timer(timer),

@@ -93,14 +93,14 @@ def _listed(text: str) -> list[int | None]:
 def encode(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
     """Write the features of the rows of a table."""
     with caller_session(plpy, writes=True) as session:
-        encoding_rows.encode(session, encoding_rows.EncodeRequest(**given))
+        encoding_rows.encode(session, encoding_rows.EncodeRequest(**given), plpy.notice)
 
 
 @entry_of("cerebro_create_encoder")
 def create_encoder(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
     """Make a function that gives the features of a row of a table."""
     with caller_session(plpy, writes=True) as session:
-        encoding_rows.create_encoder(session, encoding_rows.EncoderRequest(**given))
+        encoding_rows.create_encoder(session, encoding_rows.EncoderRequest(**given), plpy.notice)
 
 
 @entry_of("cerebro_train_test_split")

@@ -248,6 +248,10 @@ class Plpy:
         found: dict[str, str] | None = self._asked({"facts": True})["facts"]
         return found
 
+    def session_settings(self, names: Sequence[str]) -> dict[str, str]:
+        """Values of settings of the caller's session, and of all that have a prefix (``app.tenant``)."""
+        return dict(self._asked({"settings": list(names)})["settings"])
+
     def statement_began(self) -> int:
         """Time at which the client's statement began; another number for each of them."""
         return int(self._asked({"facts": True})["statement"])

@@ -335,4 +335,13 @@ def _target(task: Fields) -> TargetFacts:
         raise InvalidArgument(f"targets: got the kind {shown(kind)}; allowed: class, float")
     classes = task.integer("num_classes", 0, 2**31 - 1)
     shape = task.integers("shape", 1, 2**31 - 1, most=_MAX_DIMENSIONS)
-    return TargetFacts(kind, classes, shape, task.flag("weighted", False))
+    facts = TargetFacts(kind, classes, shape, task.flag("weighted", False))
+    return replace(facts, values=_values(task, classes)) if task.has("values") else facts
+
+
+def _values(task: Fields, classes: int) -> tuple[str | None, ...]:
+    values = task.raw("values")
+    fit = isinstance(values, list) and all(one is None or isinstance(one, str) for one in values)
+    if not fit or len(values) != classes:
+        raise InvalidArgument(f"targets: got the values {shown(values)}; allowed: {classes} texts")
+    return tuple(values)

@@ -9,6 +9,10 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+from cerebro_db.configs.messages import duration
+
+__all__ = ["bar", "duration", "number", "parameters", "plain", "short", "sparkline"]
+
 _BARS = "▁▂▃▄▅▆▇█"
 _NOT_A_NUMBER = "×"
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -34,21 +38,6 @@ def bar(share: float, width: int = 20) -> str:
     eighths = round(min(1.0, max(0.0, share)) * width * 8)
     whole, rest = divmod(eighths, 8)
     return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(width)
-
-
-def duration(seconds: float | None) -> str:
-    """Such as ``1 h 05 min``, ``3 min 20 s`` or ``4.2 s``; a dash for None."""
-    if seconds is None or not math.isfinite(seconds):
-        return "–"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes:02d} min"
-    return f"{hours // 24} d {hours % 24} h"
 
 
 def number(value: float | None) -> str:

@@ -60,11 +60,12 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack(
     num_partitions integer DEFAULT NULL,
     seed bigint DEFAULT 0,
     sample_weight text DEFAULT NULL,
-    replace boolean DEFAULT false
+    replace boolean DEFAULT false,
+    encoding_of text DEFAULT NULL
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack(
-    text, text, text, text, integer, double precision, integer, text, integer, bigint, text, boolean) IS
-'Packs a table for training: rows shuffled by the seed, spread evenly over partitions, and packed into buffers of float32 features and class ids (or float32 targets). Makes output_table and <output_table>_summary. buffer_size: most rows in a buffer (default: about 8 MB of features); normalizing_const: every feature is divided by it; num_classes: at least the classes found; dependent_varname, independent_varname: columns separated by commas for models of several inputs and outputs; distribution_rules: where there are segments, all_segments, gpu_segments for those of hosts with GPUs, or the name of a table with a column dbid; num_partitions: default the cores of the server; sample_weight: a column of weights of the rows in training.';
+    text, text, text, text, integer, double precision, integer, text, integer, bigint, text, boolean, text) IS
+'Packs a table for training: rows shuffled by the seed, spread evenly over partitions, and packed into buffers of float32 features and class ids (or float32 targets). Makes output_table and <output_table>_summary. buffer_size: most rows in a buffer (default: about 8 MB of features); normalizing_const: every feature is divided by it; num_classes: at least the classes found; dependent_varname, independent_varname: columns separated by commas for models of several inputs and outputs; distribution_rules: where there are segments, all_segments, gpu_segments for those of hosts with GPUs, or the name of a table with a column dbid; num_partitions: default the cores of the server; sample_weight: a column of weights of the rows in training; encoding_of: a packed table or models, whose classes, shapes and normalizing constant hold here, too.';
 
 -- The number of classes of each of several outputs, at the place where MADlib has it. The one with a
 -- text is there for NULL and array literals, which would otherwise be of an ambiguous type.
@@ -80,10 +81,11 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack(
     num_partitions integer DEFAULT NULL,
     seed bigint DEFAULT 0,
     sample_weight text DEFAULT NULL,
-    replace boolean DEFAULT false
+    replace boolean DEFAULT false,
+    encoding_of text DEFAULT NULL
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack(
-    text, text, text, text, integer, double precision, integer[], text, integer, bigint, text, boolean) IS
+    text, text, text, text, integer, double precision, integer[], text, integer, bigint, text, boolean, text) IS
 'The same with the number of classes of each of several outputs; NULL for float targets.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_pack(
@@ -98,10 +100,11 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack(
     num_partitions integer DEFAULT NULL,
     seed bigint DEFAULT 0,
     sample_weight text DEFAULT NULL,
-    replace boolean DEFAULT false
+    replace boolean DEFAULT false,
+    encoding_of text DEFAULT NULL
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack(
-    text, text, text, text, integer, double precision, text, text, integer, bigint, text, boolean) IS
+    text, text, text, text, integer, double precision, text, text, integer, bigint, text, boolean, text) IS
 'The same with the numbers of classes as the text of an array, such as {3,NULL}.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_columns(
@@ -120,12 +123,13 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_columns(
     seed bigint DEFAULT 0,
     sample_weight text DEFAULT NULL,
     distribution_rules text DEFAULT 'all_segments',
-    replace boolean DEFAULT false
+    replace boolean DEFAULT false,
+    encoding_of text DEFAULT NULL
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack_columns') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack_columns(
     text, text, text, text, integer, text, text, integer, json, text, integer, integer, bigint,
-    text, text, boolean) IS
-'Packs columns of mixed types for training: numbers, booleans, categories, dates and times become the column features, with an encoding that is computed from the source and recorded. independent_varname: columns separated by commas, or * for all but the dependent variable and those of excluded. numbers: standardize, minmax or none; categories: onehot or integer, for the max_categories most frequent ones of a column; encodings: JSON from columns to methods of their own. Makes output_table, <output_table>_summary and <output_table>_encoding.';
+    text, text, boolean, text) IS
+'Packs columns of mixed types for training: numbers, booleans, categories, dates and times become the column features, with an encoding that is computed from the source and recorded. independent_varname: columns separated by commas, or * for all but the dependent variable and those of excluded. numbers: standardize, minmax or none; categories: onehot or integer, for the max_categories most frequent ones of a column; encodings: JSON from columns to methods of their own. encoding_of: a packed table, a table of models or a registered model such as model:name@alias, whose encoding and classes are used instead of new ones. Makes output_table, <output_table>_summary and <output_table>_encoding.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_encode(
     source_table text,

@@ -34,9 +34,10 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_images(
     sample_weight text DEFAULT NULL,
     distribution_rules text DEFAULT 'all_segments',
     replace boolean DEFAULT false,
-    on_error text DEFAULT 'stop'
+    on_error text DEFAULT 'stop',
+    encoding_of text DEFAULT NULL
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack_images') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack_images(
     text, text, text, text, integer[], text, integer, double precision, integer, integer, bigint,
-    text, text, boolean, text) IS
-'Packs a column of images of type bytea for training. image_format: encoded for JPEG and PNG, which are resized to image_shape (height, width, channels); raw for images of that shape, one byte a value. Every value is divided by normalizing_const. Makes output_table and <output_table>_summary, which records how, for validation tables and predictions. on_error: stop at an image that cannot be read, or ignore its row, which is told.';
+    text, text, boolean, text, text) IS
+'Packs a column of images of type bytea for training. image_format: encoded for JPEG and PNG, which are resized to image_shape (height, width, channels); raw for images of that shape, one byte a value. Every value is divided by normalizing_const. Makes output_table and <output_table>_summary, which records how, for validation tables and predictions. on_error: stop at an image that cannot be read, or ignore its row, which is told. encoding_of: a packed table or models, whose images, classes and normalizing constant hold here, too; image_shape may then be NULL.';

@@ -113,7 +113,7 @@ def test_a_metric_that_wants_predicted_ids(
     fit: Fit, selection: Callable[..., str], metric: str
 ) -> None:
     configs = selection([1], [ADAM.replace("'accuracy'", f"'{metric}'")], ["batch_size=8"])
-    told = "IoU: got sparse_y_pred=True for a model that tells 3 numbers"
+    told = "IoU: got sparse_y_pred=True, which is its default, for a model that tells 3 numbers"
     with pytest.raises(psycopg2.Error, match=f"model_id 1, .*{told}.*allowed: sparse_y_pred=False"):
         fit(configs=configs)
 

@@ -15,6 +15,7 @@ from gates import Gate
 from pace import stretched
 
 from cerebro_db.core.search import Budget, EarlyStopping, Space
+from cerebro_db.decide.search.methods.asha import Asha
 from cerebro_db.errors import InvalidArgument, WrongRunStatus
 from cerebro_db.postgres.client import Client
 from cerebro_db.runs.searches import again, requests
@@ -310,4 +311,67 @@ def test_who_fails_ahead_of_the_target_is_given_up_all_the_same(bench: Any) -> N
     told = "the target is reached by 1"
     assert found[0] == [(1, "stopped", 1, "stop", None), (2, "cancelled", None, "stop", told)]
     assert found[1] == found[0]
+    client.pool.close()
+
+
+def test_a_method_that_raises_ends_its_search_with_its_tables(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it is said why; nobody has to drop a run that stops at the same place each time."""
+    observed, heard = Asha.observed, []
+
+    def raising(self: Asha, trial: Any, trials: Any) -> Any:
+        heard.append(trial.mst_key)
+        if len(heard) >= 4:
+            raise KeyError("SGD")
+        return observed(self, trial, trials)
+
+    monkeypatch.setattr(Asha, "observed", raising)
+    client, told = Client.of(bench.dsn), []
+    request = searching.request("asha", "broken", 2, client)
+    run_id = search(client.pool, client.dialect, request, notify=told.append)
+    reason = "its method has failed: KeyError: 'SGD'"
+    assert any(line.startswith(f"the search ends, as {reason}; the models") for line in told)
+    assert told[-1].endswith(f"; no trial was trained for 4 epochs: {reason}")
+    assert bench.value("SELECT status FROM cerebro.runs WHERE run_id = %s", (run_id,)) == "finished"
+    assert bench.value("SELECT count(*) FROM broken") >= 4
+    (finish,) = bench.fetch(
+        "SELECT number, reason FROM cerebro.decisions WHERE run_id = %s AND action = 'finish'",
+        (run_id,),
+    )
+    assert finish[1] == reason
+    with pytest.raises(InvalidArgument, match=f"a search that has ended, as {reason}"):
+        again.extend(client.pool, client.dialect, run_id, "num_configs=2")
+    client.pool.close()
+
+
+def test_a_small_budget_of_trials_has_a_model_of_all_epochs(bench: Any) -> None:
+    client = Client.of(bench.dsn)
+    request = searching.request(
+        "asha", "few_trials", 2, client, budget=Budget(max_configurations=6), concurrency=2
+    )
+    request = replace(request, params={"num_configs": 20, "R": 9, "r": 1, "eta": 3})
+    told: list[str] = []
+    run_id = search(client.pool, client.dialect, request, notify=told.append)
+    epochs = bench.column("SELECT model_epoch FROM few_trials_info ORDER BY 1 DESC")
+    assert (len(epochs), epochs[0]) == (6, 9)
+    decided = "SELECT reason FROM cerebro.decisions WHERE run_id = %s AND action = 'promote'"
+    reason = "the best so far goes on to epoch 9, which no trial has reached"
+    assert reason in bench.column(decided, (run_id,))
+    row = "SELECT best_mst_key, best_objective FROM cerebro.searches WHERE run_id = %s"
+    key, value = bench.row(row, (run_id,))
+    compiling = bench.value("SELECT compile_params FROM few_trials_info WHERE mst_key = %s", (key,))
+    begins = (
+        f"search of 6 trials has ended: best is trial {key} with val_accuracy {value:.4g} after"
+    )
+    assert told[-1].startswith(begins)
+    assert compiling in told[-1]
+    assert told[:-1]
+    assert all(" of 6 trials done, " in line for line in told[:-1]), told
+    statement = told[-1][told[-1].index("SELECT ") : -len(" uses it")]
+    bench.run(statement)
+    assert bench.value("SELECT count(*) > 0 FROM few_trials_predicted")
+    # The limit is larger now: the trials that it has kept back are tried.
+    again.extend(client.pool, client.dialect, run_id, max_configurations=3)
+    assert bench.value("SELECT count(*) FROM few_trials") == 9
     client.pool.close()

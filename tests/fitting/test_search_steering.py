@@ -290,3 +290,42 @@ def test_an_administrator_steers_searches_of_others(bench: Any, going_on: int) -
         bench.run("RESET ROLE")
     assert trial(bench, going_on, key)["decided_by"] == "steerer"
     bench.run("DROP ROLE steerer")
+
+
+POPULATION = (
+    "SELECT cerebro_search('packed', 'narrowed_pbt', 'models', NULL, ARRAY[1, 2], %s, %s, 'pbt', "
+    "'population=4, num_iterations=2000, quantile=0.5', validation_table := 'val', concurrency := 4, "
+    "name := 'narrowed_pbt')"
+)
+
+
+def test_a_population_outlives_a_space_without_its_members(bench: Any) -> None:
+    """The space keeps no optimizer that a member has, and a configuration that it does not have joins."""
+    background = Background(bench.dsn, POPULATION, (COMPILE, FIT))
+    begun = (
+        "SELECT (SELECT run_id FROM cerebro.searches WHERE name = 'narrowed_pbt' AND epochs >= 4)"
+    )
+    run_id = int(until(bench, begun))
+    grid = COMPILE[: COMPILE.index("'optimizer_params_list'")] + (
+        "'optimizer_params_list': [{'optimizer': ['RMSprop'], 'lr': [0.001, 0.002, 'log']}]}"
+    )
+    bench.run("SELECT cerebro_narrow(%s, NULL, %s, %s)", (run_id, grid, "{'batch_size': [32]}"))
+    adagrad = ADAM.replace("Adam(", "Adagrad(")
+    bench.run(
+        "SELECT cerebro_add_configs(%s, ARRAY[1], ARRAY[%s], ARRAY['batch_size=4'])",
+        (run_id, adagrad),
+    )
+    number = "SELECT max(number) FROM cerebro.decisions WHERE run_id = %s AND action IN ('narrow', 'add')"
+    after = bench.value(number, (run_id,))
+    copies = "SELECT count(*) >= 3 FROM cerebro.decisions WHERE run_id = %s AND action = 'clone' AND number > %s"
+    until(bench, copies, (run_id, after))
+    rows = bench.fetch(
+        "SELECT DISTINCT t.compile_params ~ 'RMSprop', t.fit_params FROM cerebro.trials t "
+        "JOIN cerebro.decisions d USING (run_id, mst_key) "
+        "WHERE t.run_id = %s AND d.action = 'clone' AND d.number > %s",
+        (run_id, after),
+    )
+    assert rows == [(True, "batch_size=32")]
+    bench.run("SELECT cerebro.cerebro_cancel(%s)", (run_id,))
+    background.join()
+    bench.run("SELECT cerebro.cerebro_drop_run(%s)", (run_id,))

@@ -79,7 +79,7 @@ def test_what_a_call_works_on_is_left_alone(
     sql.run("SELECT cerebro.cerebro_pack('numbers', 'out', 'y', 'x')")
     assert {"old_packing", "old_staging"} <= set(sql.column(TABLES))
     assert "cerebro_draft_1" not in sql.column(TABLES)
-    with pytest.raises(psycopg2.Error, match="a run that goes on uses public.old"):
+    with pytest.raises(psycopg2.Error, match=r"a run that goes on uses public\.old"):
         sql.run("SELECT cerebro.cerebro_drop_outputs('old')")
 
 

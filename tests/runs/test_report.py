@@ -8,10 +8,13 @@ import pytest
 from run_states import begin, configuration, do, planned, run_state
 
 from cerebro_db.core import events
+from cerebro_db.core.decisions import Outlook
+from cerebro_db.core.search import Objective, SearchSpec, Space
 from cerebro_db.core.spec import Hop, RunSpec
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import Measures
 from cerebro_db.runs.report import Report
+from cerebro_db.runs.searches.telling import SearchReport
 
 
 def report_of(state: RunState) -> tuple[Report, list[str]]:
@@ -120,3 +123,68 @@ def test_an_epoch_is_told_of_when_the_last_hop_of_a_cancelled_configuration_has_
     state.apply(events.HopDropped(Hop(2, 2, 0, 0)))
     report.epochs()
     assert epochs(lines[1:]) == ["epoch 2 of 2: 1 configurations"]
+
+
+def looking_at(
+    state: RunState, clock: list[float], trials: int, epochs: float
+) -> tuple[SearchReport, list[str]]:
+    """The report of a search for the loss on the training table."""
+    lines: list[str] = []
+    space = Space((1,), "{}", "{}")
+    search = SearchSpec("asha", {}, space, (Objective("loss", "training", False),))
+    report = SearchReport(
+        state, lines.append, lambda: clock[0], 0.0, search, lambda: Outlook(trials, epochs)
+    )
+    return report, lines
+
+
+def measured(state: RunState, key: int, epoch: int, loss: float) -> None:
+    """A trial has an epoch done, and is measured."""
+    do(state, Hop(key, epoch, 0, 0))
+    state.apply(events.Measured(key, epoch, "training", {"loss": loss}))
+    state.apply(events.Scored(epoch, (key,)))
+
+
+def test_a_search_tells_of_its_trials() -> None:
+    """Done of how many, the best so far by the last value of each, and the rest by the epochs that are left."""
+    state = run_state({1: 1.0, 2: 1.0, 3: 1.0}, [0], epochs=2, is_open=True)
+    planned(state, [Hop(key, epoch, 0, 0) for key in (1, 2, 3) for epoch in (1, 2)])
+    clock = [0.0]
+    report, lines = looking_at(state, clock, 20, 40)
+    measured(state, 1, 1, 0.1)
+    report.epochs()
+    assert not lines  # none has come to its budget
+    clock[0] = 10.0
+    measured(state, 1, 2, 0.5)
+    measured(state, 2, 1, 0.3)
+    report.epochs()
+    assert lines == [
+        "1 of 20 trials done, 10.0 s, best so far loss 0.3 (trial 2, epoch 1), about 2 min 03 s left"
+    ]
+    state.apply(events.Failed(2, "failed", "x"))
+    report.epochs()
+    assert len(lines) == 1  # a second has not passed
+    clock[0] = 12.0
+    report.epochs()
+    assert lines[1].startswith(
+        "2 of 20 trials done, 12.0 s, best so far loss 0.5 (trial 1, epoch 2)"
+    )
+
+
+def test_a_large_search_tells_of_each_twentieth_or_minute() -> None:
+    state = run_state(dict.fromkeys(range(1, 11), 1.0), [0], epochs=1, is_open=True)
+    planned(state, [Hop(key, 1, 0, 0) for key in range(1, 11)])
+    clock = [0.0]
+    report, lines = looking_at(state, clock, 100, 100)
+    for key in range(1, 11):
+        clock[0] += 2
+        measured(state, key, 1, 1.0)
+        report.epochs()
+    assert [line.partition(",")[0] for line in lines] == [
+        "5 of 100 trials done",
+        "10 of 100 trials done",
+    ]
+    clock[0] += 61
+    state.apply(events.Failed(3, "failed", "x"))
+    report.epochs()
+    assert len(lines) == 2  # it was done already

@@ -56,10 +56,10 @@ def relations(root: Person, *kinds: str) -> list[str]:
 
 
 def of_runs(root: Person, *kinds: str) -> list[str]:
-    """Those of them that have rows of runs: all but settings, jobs and the registry of models."""
+    """Those of them that have rows of runs: all but settings, jobs, drift and the registry of models."""
     others = re.compile(
         "_?settings|.*migrations|catalog_functions|.*models?(_.*)?|registered_.*|_usable_.*"
-        "|(catalog)?_?(jobs|job_events|job_log|schedules)|_old_runs"
+        "|(catalog)?_?(jobs|job_events|job_log|schedules|drift)|_old_runs"
     )
     return [name for name in relations(root, *kinds) if not others.fullmatch(name)]
 

@@ -34,7 +34,10 @@ _CLASS_ID = whole("class_id", None)
 _TOP_K = whole("top_k", None, low=1)
 _NUM_THRESHOLDS = whole("num_thresholds", 200, low=2, high=100_000)
 _K = whole("k", 5, low=1)
-_AVERAGE = choice("average", None, "micro", "macro", "weighted")
+POSITIVE_CLASS, AVERAGE = "positive_class", "average"
+_POSITIVE = Argument(POSITIVE_CLASS, Kind.VALUE, optional=True)
+_MICRO = choice(AVERAGE, None, "micro")
+_AVERAGE = choice(AVERAGE, None, "micro", "macro", "weighted")
 _THRESHOLD = number("threshold", None, high=1.0, low_open=True)
 # A matrix of so many rows and columns is made for it.
 _NUM_CLASSES = whole("num_classes", None, low=2, high=4096, required=True)
@@ -100,27 +103,28 @@ _COUNTS = (
         choice("summation_method", "interpolation", "interpolation", "minoring", "majoring"),
         _THRESHOLDS, flag("multi_label", False), whole("num_labels", None, low=1, high=1000),
         Argument("label_weights", Kind.FLOATS, None, 0.0, optional=True), _LOGITS,
+        _POSITIVE, _AVERAGE,
     ),
-    _metric("FalseNegatives", "false_negatives", _BINARY, _THRESHOLDS),
-    _metric("FalsePositives", "false_positives", _BINARY, _THRESHOLDS),
-    _metric("TrueNegatives", "true_negatives", _BINARY, _THRESHOLDS),
-    _metric("TruePositives", "true_positives", _BINARY, _THRESHOLDS),
-    _metric("Precision", "precision", _BINARY, _THRESHOLDS, _TOP_K, _CLASS_ID),
-    _metric("Recall", "recall", _BINARY, _THRESHOLDS, _TOP_K, _CLASS_ID),
+    _metric("FalseNegatives", "false_negatives", _BINARY, _THRESHOLDS, _POSITIVE, _MICRO),
+    _metric("FalsePositives", "false_positives", _BINARY, _THRESHOLDS, _POSITIVE, _MICRO),
+    _metric("TrueNegatives", "true_negatives", _BINARY, _THRESHOLDS, _POSITIVE, _MICRO),
+    _metric("TruePositives", "true_positives", _BINARY, _THRESHOLDS, _POSITIVE, _MICRO),
+    _metric("Precision", "precision", _BINARY, _THRESHOLDS, _TOP_K, _CLASS_ID, _POSITIVE, _MICRO),
+    _metric("Recall", "recall", _BINARY, _THRESHOLDS, _TOP_K, _CLASS_ID, _POSITIVE, _MICRO),
     _metric("PrecisionAtRecall", "precision_at_recall", _BINARY, _share("recall"),
-            _NUM_THRESHOLDS, _CLASS_ID),
+            _NUM_THRESHOLDS, _CLASS_ID, _POSITIVE, _MICRO),
     _metric("RecallAtPrecision", "recall_at_precision", _BINARY, _share("precision"),
-            _NUM_THRESHOLDS, _CLASS_ID),
+            _NUM_THRESHOLDS, _CLASS_ID, _POSITIVE, _MICRO),
     _metric("SensitivityAtSpecificity", "sensitivity_at_specificity", _BINARY,
-            _share("specificity"), _NUM_THRESHOLDS, _CLASS_ID),
+            _share("specificity"), _NUM_THRESHOLDS, _CLASS_ID, _POSITIVE, _MICRO),
     _metric("SpecificityAtSensitivity", "specificity_at_sensitivity", _BINARY,
-            _share("sensitivity"), _NUM_THRESHOLDS, _CLASS_ID),
-    _metric("F1Score", "f1_score", _ONEHOT, _AVERAGE, _THRESHOLD),
+            _share("sensitivity"), _NUM_THRESHOLDS, _CLASS_ID, _POSITIVE, _MICRO),
+    _metric("F1Score", "f1_score", _ONEHOT, _AVERAGE, _THRESHOLD, _POSITIVE),
     _metric("FBetaScore", "fbeta_score f_beta_score", _ONEHOT, _AVERAGE,
-            number("beta", 1.0, low_open=True), _THRESHOLD),
+            number("beta", 1.0, low_open=True), _THRESHOLD, _POSITIVE),
     _metric("BinaryIoU", "binary_iou binary_io_u", _BINARY,
             Argument("target_class_ids", Kind.INTS, (0, 1), 0, 1),
-            number("threshold", 0.5, high=1.0)),
+            number("threshold", 0.5, high=1.0), _POSITIVE, _MICRO),
     _metric("IoU", "iou io_u", _IDS, _NUM_CLASSES, _CLASS_IDS, _IGNORE,
             flag("sparse_y_true", True), _SPARSE_PREDICTION, _AXIS),
     _metric("MeanIoU", "mean_iou mean_io_u", _IDS, _NUM_CLASSES, _IGNORE,
@@ -133,6 +137,13 @@ _COUNTS = (
 
 METRICS: Mapping[str, Metric] = MappingProxyType(
     {metric.name: metric for metric in (*_MEANS, *_COUNTS)}
+)
+
+# Of two classes they are those of the positive one.
+OF_POSITIVE = frozenset(
+    metric.name
+    for metric in METRICS.values()
+    if any(a.name == POSITIVE_CLASS for a in metric.arguments)
 )
 
 REFUSED_METRICS: Mapping[str, str] = MappingProxyType(

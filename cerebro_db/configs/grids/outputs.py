@@ -158,7 +158,9 @@ def _labelled(
 # What a scan is asked for beside loss and metrics: they need every prediction.
 AUC, CONFUSION, CURVES = "auc", "confusion", "curves"
 # Of several labels, weighted ones, given thresholds and other curves the value is that of Keras.
-_ONE_CURVE = {"curve": "ROC", "multi_label": False, "thresholds": None, "label_weights": None}
+_ONE_CURVE = {
+    "curve": "ROC", "multi_label": False, "thresholds": None, "label_weights": None, "average": None,
+}  # fmt: skip
 
 
 def is_exact(spec: MetricSpec) -> bool:

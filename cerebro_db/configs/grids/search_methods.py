@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -45,8 +45,8 @@ class SearchMethod:
 
     @property
     def more(self) -> tuple[Argument, ...]:
-        """Those of which a search that has ended may have more."""
-        return tuple(one for one in self.parameters if one.name in _MORE)
+        """Those of which a search that has ended may have more: one more trial or member is enough."""
+        return tuple(replace(one, low=1) for one in self.parameters if one.name in _MORE)
 
     def validated(self, given: Mapping[str, object]) -> dict[str, Any]:
         """All its parameters: those given, checked, and the defaults of the others.

@@ -14,6 +14,7 @@ from cerebro_db.core.decisions import (
     Clone,
     Decision,
     Note,
+    Outlook,
     Promote,
     Stop,
 )
@@ -51,6 +52,21 @@ class Replay:
     def asked(self, state: RunState, request: Asked) -> Iterator[Decision | Held]:
         """Nothing."""
         yield from ()
+
+    def gives_up(self, error: Exception) -> bool:
+        """False: what was decided once can be."""
+        return False
+
+    def shortfall(self, state: RunState) -> str | None:
+        """None: the search that it repeats has told."""
+        return None
+
+    def outlook(self) -> Outlook:
+        """That of the search that it repeats."""
+        budgets = {
+            change.mst_key: change.epochs for one in self._recorded for change in one.changes
+        }
+        return Outlook(len(budgets), sum(budgets.values()))
 
     def check(self, state: RunState, request: Asked) -> None:
         """Refuses everything."""

@@ -26,6 +26,7 @@ from cerebro_db.core.decisions import (
     Clone,
     Decision,
     Note,
+    Outlook,
     Promote,
     Stop,
 )
@@ -36,9 +37,9 @@ from cerebro_db.core.spec import TRAINING
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.decide import callbacks
 from cerebro_db.decide.search import stopping
-from cerebro_db.decide.search.methods import method_of
-from cerebro_db.decide.search.ranking import Values
-from cerebro_db.decide.search.recorded import CLONE, STOP, Recorded, check_same
+from cerebro_db.decide.search.methods import method_of, total_epochs
+from cerebro_db.decide.search.ranking import Values, ranked
+from cerebro_db.decide.search.recorded import CLONE, PROMOTE, STOP, Recorded, check_same
 from cerebro_db.decide.search.sampling import Distinct, Fault, check_sampler
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.decide.search.timeline import Timeline
@@ -87,10 +88,12 @@ class Schedule:
         self._expected: Recorded | None = None
         self._epochs = 0
         self._max_epochs = spec.budget.max_epochs
-        self._max_trials = spec.budget.max_configurations
+        self._max_trials = self._method.most_trials = spec.budget.max_configurations
         self._is_over = False
-        # What the method wants, and the budget is not enough for: nothing else begins.
-        self._refused: Start | Continue | None = None
+        # Why the search has ended before its method had nothing left to do.
+        self._over_for = ""
+        # Whether trials were wanted that max_configs does not allow.
+        self._is_limited = False
         # Whether the target ends the search, which it does once.
         self._is_aimed = spec.early_stopping.has_target
         # The trial that has reached it at its budget, which the method hears of when the search goes on.
@@ -98,6 +101,9 @@ class Schedule:
         # Trials that the end of the search has stopped, and the epochs whose states they have.
         self._given_up: dict[int, int] = {}
         self._monitors: dict[str, Mapping[str, str]] = {}
+        self._most_configurations = Explorer(spec.space).size
+        # Epochs of all trials together, about.
+        self._total = total_epochs(spec)
 
     # -- decisions -------------------------------------------------------------------------------
     def decide(self, state: RunState) -> Iterator[_Made]:
@@ -163,9 +169,12 @@ class Schedule:
         while True:
             yield from self._fill(state)
             found = self._next_result(state)
-            if found is None:
+            if found is not None:
+                yield from self._take(state, *found)
+            elif (last := self._last_wish(state)) is not None:
+                yield from self._bring_to_end(state, last)
+            else:
                 return
-            yield from self._take(state, *found)
 
     @property
     def _places(self) -> int:
@@ -228,6 +237,8 @@ class Schedule:
         last = max(map(self._due, running.values()))
 
         def fits(wanted: Continue) -> bool:
+            if not self._may_continue(wanted):
+                return False
             seconds = state.tracks[wanted.mst_key].configuration.hop_seconds
             epochs = wanted.budget - self.trials[wanted.mst_key].done
             return self._timeline.now + seconds * epochs <= last
@@ -247,29 +258,103 @@ class Schedule:
         return moment + seconds * (trial.budget - epoch)
 
     def _wanted(self, state: RunState) -> Start | Continue | None:
-        """Wish of the method, if the search goes on and its budget is enough."""
+        """Wish of the method that the budget is enough for, if the search goes on."""
         while not self._is_over:
-            wanted, self._refused = self._refused or self._method.next(self.trials), None
+            wanted = self._method.next(self.trials, self._affords)
             if wanted is None:
                 return None
-            if isinstance(wanted, Continue) and self.trials[wanted.mst_key].status != WAITING:
-                continue  # it was stopped since the method wanted it
-            if not self._affords(wanted):
-                self._refused = wanted
-                return None
+            if isinstance(wanted, Continue) and not self._may_continue(wanted):
+                continue  # it was stopped, or went further, since the method wanted it
             source = wanted.source if isinstance(wanted, Start) else None
             if source is None or self._has_state(state, *source):
                 return wanted
         return None
 
+    def _may_continue(self, wanted: Continue) -> bool:
+        trial = self.trials[wanted.mst_key]
+        return trial.status == WAITING and trial.budget < wanted.budget
+
     def _affords(self, wanted: Start | Continue) -> bool:
-        """True if the budget of the search is enough; it begins nothing any more where it is not."""
+        """True if the epochs of the search are enough; and its trials, for one that takes a state over."""
         if isinstance(wanted, Start):
-            epochs, trials = wanted.budget, len(self.trials) + 1
+            epochs = wanted.budget
+            if wanted.source is not None and len(self.trials) >= self._max_trials:
+                return False
         else:
             epochs = wanted.budget - self.trials[wanted.mst_key].budget
-            trials = len(self.trials)
-        return self._epochs + epochs <= self._max_epochs and trials <= self._max_trials
+        return self._epochs + epochs <= self._max_epochs
+
+    # -- the way to the last epochs --------------------------------------------------------------
+    @property
+    def _is_idle(self) -> bool:
+        """True if no trial runs."""
+        self._timeline.forget(lambda key: self.trials[key].status != RUNNING)
+        return not any(self._timeline.first())
+
+    @property
+    def _has_come_to_end(self) -> bool:
+        """True if a trial was to be trained to the last epochs, and has not failed."""
+        end = self._method.end
+        return any(
+            one.offset + one.goal >= end for one in self.trials.values() if one.status != FAILED
+        )
+
+    def _last_wish(self, state: RunState) -> Continue | None:
+        """The best trial that can go on to the last epochs, where nothing else is left to do and none has."""
+        if self._is_over or not self._is_idle or self._has_come_to_end:
+            return None
+        wishes = map(self._method.last_wish, self._finalists(state))
+        return next(filter(self._affords, wishes), None)
+
+    def _finalists(self, state: RunState) -> Iterator[Trial]:
+        """Trials that may go on to the last epochs, the best first."""
+        values = {
+            key: one.latest
+            for key, one in self.trials.items()
+            if one.latest is not None and self._method.may_be_last(one)
+        }
+        for key in ranked(values):
+            if self._expected is not None:
+                one = self._expected
+                if one.action == PROMOTE and one.changes[0].mst_key == key:
+                    yield self.trials[key]
+            elif key not in state.gone:
+                yield self.trials[key]
+
+    def _bring_to_end(self, state: RunState, wanted: Continue) -> Iterator[_Made]:
+        self._method.goes_to_end(self.trials[wanted.mst_key])
+        yield from self._promote(state, wanted)
+
+    def gives_up(self, error: Exception) -> bool:
+        """False: who drives the search decides what an error ends."""
+        return False
+
+    def shortfall(self, state: RunState) -> str | None:
+        """Reason that no trial has come to the last epochs; None where one has."""
+        end = self._method.end
+        there = [one for one in self.trials.values() if one.status != FAILED]
+        if any(one.offset + one.done >= end for one in there):
+            return None
+        return f"no trial was trained for {end} epochs: {self._why_short(there)}"
+
+    def _why_short(self, there: Sequence[Trial]) -> str:
+        """Reason that none of the trials that have not failed has come to the last epochs."""
+        if self._over_for:
+            return self._over_for
+        if not there:
+            return "all trials have failed"
+        if any(map(self._method.may_be_last, there)) and not self._has_come_to_end:
+            left = self._max_epochs - self._epochs
+            is_used = f"leave {left}, and the best needs more" if left else "are used up"
+            return f"max_epochs := {self._max_epochs} {is_used}"
+        return "trials were stopped before"
+
+    def outlook(self) -> Outlook:
+        """Size that the search will have: trials that are wanted, as far as there are any."""
+        there = len(self.trials)
+        room = min(self._most_configurations, self._max_trials) - there
+        wanted = 0 if self._is_over else max(0, min(self._method.trials(), room))
+        return Outlook(there + int(wanted), min(self._total, self._max_epochs))
 
     def _has_state(self, state: RunState, source: int, epoch: int) -> bool:
         """True if a state is there: that of the last epoch that was taken note of.
@@ -296,6 +381,9 @@ class Schedule:
         return has_failed and (not epoch or epoch * state.spec.hops_an_epoch in track.states)
 
     def _started(self, wanted: Start) -> Trial | None:
+        if len(self.trials) >= self._max_trials:
+            self._is_limited = True
+            return None
         key = len(self.trials) + 1
         if wanted.row is None:
             found = self._sampler.propose(key)
@@ -303,7 +391,7 @@ class Schedule:
                 return None
             parameters, row = found
         else:
-            row = wanted.row
+            row = self._trainable(wanted.row, wanted.source)
             parameters = self._sampler.adopt(key, row)
         place = {**wanted.place, "reason": wanted.reason}
         trial = Trial(key, row, parameters, wanted.budget, place)
@@ -311,15 +399,24 @@ class Schedule:
         if wanted.source is not None:
             source = self.trials[wanted.source[0]]
             trial.offset = source.offset + wanted.source[1]
+        trial.goal = trial.budget
         self._method.started(trial)
         self._epochs += trial.budget
         return trial
+
+    def _trainable(
+        self, row: ConfigurationText, source: tuple[int, int] | None
+    ) -> ConfigurationText:
+        """A changed configuration; that of the source where it could not be trained."""
+        is_wrong = source is not None and self._fault(row) is not None
+        return self.trials[source[0]].row if source is not None and is_wrong else row
 
     def _promote(self, state: RunState, wanted: Continue) -> Iterator[_Made]:
         trial = self.trials[wanted.mst_key]
         self._epochs += wanted.budget - trial.budget
         trial.budget = wanted.budget
         self._set(trial, RUNNING)
+        trial.goal, trial.is_outranked = max(trial.goal, trial.budget), False
         trial.place.update(wanted.place)
         yield self._made(
             Promote(trial.mst_key, trial.budget, wanted.reason, detail=dict(wanted.place))
@@ -447,6 +544,7 @@ class Schedule:
     def _end(self, state: RunState, end: End) -> Iterator[_Made]:
         trial = self.trials[end.mst_key]
         self._set(trial, STOPPED)
+        trial.is_outranked = True
         if self._may_stop(state, end.mst_key, trial.done):
             yield self._made(Stop(trial.mst_key, trial.done, end.reason, detail=_rung_of(trial)))
 
@@ -592,6 +690,7 @@ class Schedule:
         self._method.adopted(trial)
         if epochs is not None:
             trial.budget = epochs
+        trial.goal = trial.budget
         self._join(trial)
         return trial
 
@@ -626,10 +725,16 @@ class Schedule:
     def _extend(self, state: RunState, detail: Mapping[str, Any]) -> Iterator[_Made]:
         """Go on with more; those that the end of the search has stopped go on where they were."""
         self._is_over, given_up, self._given_up = False, self._given_up, {}
+        self._over_for = ""
         self._is_aimed = not any(map(self._reaches_target, self.trials.values()))
         self._method.extend(detail.get("params", {}))
+        self._total = self._epochs + self._method.total(self._most_configurations)
         self._max_epochs += detail.get("max_epochs", 0)
         self._max_trials += detail.get("max_configurations", 0)
+        self._method.most_trials = self._max_trials
+        if self._is_limited and len(self.trials) < self._max_trials:
+            self._is_limited = False
+            self._method.reopen()
         if self._unheard:
             key, self._unheard = self._unheard, 0
             yield from self._observed(state, self.trials[key])
@@ -651,7 +756,7 @@ class Schedule:
 
         By itself, after the last epoch that it took note of; asked, after the last one that is done.
         """
-        self._is_over = True
+        self._is_over, self._over_for = True, reason
         running = sorted(self._running.values(), key=lambda one: one.mst_key)
         stopped = {one.mst_key: one.done for one in running}
         if who:

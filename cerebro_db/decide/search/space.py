@@ -140,12 +140,11 @@ class Explorer:
         arguments: dict[str, Any] = {}
         optimizers = self._optimizers(row.model_id)
         if optimizers:
-            call = given.get("optimizer")
-            call = parse_call(call, "compile_params") if isinstance(call, str) else call
-            arguments = dict(call.arguments) if call is not None else {}
-            fitting = self._fitting(row.model_id, optimizers, call)
-            if fitting is None:
+            call = _call_of(given)
+            fitting = None if call is None else self._fitting(row.model_id, optimizers, call)
+            if call is None or fitting is None:
                 return None
+            arguments = dict(call.arguments)
             found[self._named(row.model_id, "compile", OPTIMIZER)] = fitting
         values = {
             "compile": given,
@@ -176,15 +175,73 @@ class Explorer:
             _holds(rule.dimension, parameters.get(rule.name)) for rule in self._rules(parameters)
         )
 
-    def changed(
-        self, parameters: Parameters, change: Callable[[str, Dimension], Any]
+    def has_model(self, model_id: int) -> bool:
+        """True if an architecture is of the space."""
+        return model_id in self._grids
+
+    def nearby(
+        self,
+        parameters: Parameters,
+        row: ConfigurationText,
+        chooser: Suggesting,
+        move: Callable[[str, Dimension, Any], Any],
     ) -> Parameters:
-        """Other values of dimensions, by their names; architecture and optimizer stay."""
-        rules = {rule.name: rule.dimension for rule in self._rules(parameters)}
-        return {
-            name: change(name, rules[name]) if name in rules else value
-            for name, value in parameters.items()
+        """Values near those of a configuration, which need not be of the space; its architecture is.
+
+        Args:
+            parameters: that are known of it, by the names of dimensions.
+            row: its texts, which tell of the dimensions that these lack.
+            chooser: of what it has no value of.
+            move: makes another value of the one of a dimension.
+        """
+        written = self._written(row)
+        found: dict[str, Any] = {MODEL: row.model_id}
+        optimizers = self._optimizers(row.model_id)
+        if optimizers:
+            name = self._named(row.model_id, "compile", OPTIMIZER)
+            found[name] = self._optimizer_of(parameters.get(name), row, optimizers) or _choose(
+                chooser, name, Choices(tuple(optimizers))
+            )
+        rules = {rule.name: rule for rule in self._rules(found)}
+        for name in [*(name for name in parameters if name in rules), *rules]:
+            if name in found:
+                continue
+            rule = rules[name]
+            key = ARGUMENT_ALIASES.get(rule.key, rule.key) if rule.part == OPTIMIZER else rule.key
+            value = parameters.get(name, written.get((rule.part, key), _MISSING))
+            if value is _MISSING:
+                found[name] = _choose(chooser, name, rule.dimension)
+            else:
+                found[name] = move(name, rule.dimension, value)
+        return found
+
+    def _written(self, row: ConfigurationText) -> dict[tuple[str, str], Any]:
+        """The values in the texts of a configuration, by part and key."""
+        compiling = parse_keywords(row.compile_params, "compile_params")
+        call = _call_of(compiling)
+        parts = {
+            "compile": compiling,
+            OPTIMIZER: {} if call is None else _canonical(dict(call.arguments)),
+            "fit": parse_keywords(row.fit_params, "fit_params"),
         }
+        return {(part, key): value for part, of in parts.items() for key, value in of.items()}
+
+    def _optimizer_of(
+        self, label: Any, row: ConfigurationText, optimizers: Mapping[str, tuple[int, str]]
+    ) -> str | None:
+        """The optimizer of the space that a configuration has: by its label, its values, or its class."""
+        if label in optimizers:
+            return str(label)
+        call = _call_of(parse_keywords(row.compile_params, "compile_params"))
+        if call is None:
+            return None
+        alike = [one for one, (_, name) in optimizers.items() if name.lower() == call.name.lower()]
+        return self._fitting(row.model_id, optimizers, call) or next(iter(alike), None)
+
+    @staticmethod
+    def holds(dimension: Dimension, value: Any) -> bool:
+        """True if a dimension has a value."""
+        return _holds(dimension, value)
 
     def drawn(self, chooser: Suggesting, name: str, dimension: Dimension) -> Any:
         """A value of a dimension."""
@@ -297,6 +354,15 @@ class Explorer:
         return None
 
 
+_MISSING = object()
+
+
+def _call_of(compile_params: Mapping[str, Any]) -> Any:
+    """The optimizer of compile parameters, which may be written as a text; None for none."""
+    given = compile_params.get("optimizer")
+    return parse_call(given, "compile_params") if isinstance(given, str) else given
+
+
 def _tag(spaces: Sequence[Mapping[str, Dimension]], place: int) -> str:
     """The name of an alternative: of its optimizers, with its place where others have these too."""
     names = ["|".join(_classes(one)) for one in spaces]
@@ -399,8 +465,12 @@ def _holds(dimension: Dimension, value: Any) -> bool:
     """True if a dimension has a value."""
     if isinstance(dimension, Choices):
         return _shown(value) in map(_shown, dimension.values)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and dimension.low <= value <= dimension.high
+    return is_number(value) and dimension.low <= value <= dimension.high
+
+
+def is_number(value: Any) -> bool:
+    """True for a number, which True and False are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _ends(dimension: Dimension) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cerebro_db.configs.grids.model_selection import ConfigurationText
-from cerebro_db.core.search import SearchSpec, Space
+from cerebro_db.core.search import UNLIMITED, SearchSpec, Space
 from cerebro_db.decide.search.ranking import Values
 from cerebro_db.decide.search.space import Parameters
 
@@ -28,6 +28,8 @@ class Trial:
         status: running; waiting at its budget; stopped; failed.
         offset: epochs that the state which it began with had been trained for.
         is_adopted: whether somebody else has proposed it.
+        goal: the largest budget that it has had; the budget itself is less where it was stopped before.
+        is_outranked: whether the method has stopped it, for others were better.
     """
 
     mst_key: int
@@ -40,6 +42,8 @@ class Trial:
     status: str = RUNNING
     offset: int = 0
     is_adopted: bool = False
+    goal: int = 0
+    is_outranked: bool = False
 
     @property
     def latest(self) -> Values | None:
@@ -85,19 +89,35 @@ class End:
     reason: str
 
 
+Affords = Callable[[Start | Continue], bool]
+"""Tells whether the budget of a search is enough for a wish of its method."""
+
+
+def affords_all(wanted: Start | Continue) -> bool:
+    """The budget is enough."""
+    return True
+
+
 class Method(ABC):
     """Decides what is tried, and which trials go on.
 
     Attributes:
         full: epochs that no trial is trained beyond.
         looks_back: whether it goes back to states of trials that have gone on since.
+        most_trials: that the search may have.
     """
 
     full: int = 1
     looks_back: bool = False
+    most_trials: int = UNLIMITED
 
     def __init__(self, spec: SearchSpec) -> None:
         self.spec = spec
+
+    @property
+    def end(self) -> int:
+        """Epochs that the best trial is to come to."""
+        return self.full
 
     @abstractmethod
     def total(self, configurations: float) -> float:
@@ -112,8 +132,15 @@ class Method(ABC):
         """Number of trials that it wants to start."""
 
     @abstractmethod
-    def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
-        """Work for a free place of the schedule; None where nothing can be done until more is known."""
+    def next(
+        self, trials: Mapping[int, Trial], affords: Affords = affords_all
+    ) -> Start | Continue | None:
+        """Work for a free place of the schedule; None where nothing can be done until more is known.
+
+        Args:
+            trials: all of them.
+            affords: tells what the budget is enough for; what it is not enough for waits.
+        """
 
     def beside(
         self, trials: Mapping[int, Trial], fits: Callable[[Continue], bool]
@@ -126,6 +153,27 @@ class Method(ABC):
         """
         return None
 
+    def last_wish(self, trial: Trial) -> Continue:
+        """The way to the last epochs for the best trial, where nothing else is left to do.
+
+        It is asked for trials that may go on, until the budget is enough for one of them.
+        """
+        budget = self.end - trial.offset
+        reason = f"the best so far goes on to epoch {budget}, which no trial has reached"
+        return Continue(trial.mst_key, budget, dict(self.last_place(trial)), reason)
+
+    def last_place(self, trial: Trial) -> Mapping[str, Any]:
+        """Bracket and rung of a trial that goes on to the last epochs."""
+        return {}
+
+    def goes_to_end(self, trial: Trial) -> None:  # noqa: B027 - a method need not care
+        """Takes note that a trial goes on to the last epochs."""
+
+    def may_be_last(self, trial: Trial) -> bool:
+        """True if a trial is one of those of which the best goes on to the last epochs."""
+        is_open = trial.status == WAITING or (trial.status == STOPPED and trial.is_outranked)
+        return is_open and trial.latest is not None and trial.offset + trial.done < self.end
+
     def pace(self, trial: Trial) -> float:
         """Virtual seconds for each estimated second of a trial; what has more gives way to what has fewer."""
         return 1.0
@@ -136,7 +184,12 @@ class Method(ABC):
 
     @abstractmethod
     def exhausted(self, trials: Mapping[int, Trial]) -> Iterable[End]:
-        """The space has no more configurations: what ``next`` wanted to start has not been started."""
+        """There are no more configurations, as the space has none or the budget allows none: what ``next``
+        wanted to start has not been started."""
+
+    @abstractmethod
+    def reopen(self) -> None:
+        """The budget allows more configurations: trials that were wanted, and not started, are wanted anew."""
 
     def adopted(self, trial: Trial) -> None:
         """Somebody else has proposed a trial; its budget is set here: by default, all epochs."""

@@ -9,6 +9,7 @@ has them. Were the union read in another order, the function would refuse what c
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cerebro_db.postgres.dialects.greenplum_packing import GreenplumPacking
@@ -33,6 +34,7 @@ from cerebro_db.postgres.names import QualifiedName, quote
 
 _MODELS = QualifiedName("pg_temp", "cerebro_models")
 _COPY = QualifiedName("pg_temp", "cerebro_copy")
+_SEEN = QualifiedName("pg_temp", "cerebro_seen")
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,15 @@ class GreenplumPrediction(PostgreSQLPrediction):
         more = tuple(f"t.x{place}" for place in range(len(source.more)))
         keys = tuple(f"t.id{place}" for place in range(len(source.keys)))
         return text, replace(source, table=_COPY, keys=keys, features="t.features", more=more)
+
+    def seen(self, source: RowSource, columns: Sequence[str]) -> tuple[str, RowSource]:
+        """Copy columns of a view as the caller sees them; and what is read of the copy."""
+        listed = ", ".join(map(quote, columns))
+        text = (
+            f"CREATE TEMPORARY TABLE {_SEEN.sql} ON COMMIT DROP AS "
+            f"SELECT {listed} FROM {source.table.sql} DISTRIBUTED RANDOMLY"
+        )
+        return text, replace(source, table=_SEEN, seen="", some="")
 
     # The rows of the copy that are left out.
     left_out = told(_COPY.sql, " ORDER BY t.id")

@@ -99,9 +99,10 @@ class PostgreSQLPacking:
     unlock = "SELECT pg_catalog.pg_advisory_unlock(%s)"
 
     # Parameter: the oid. Rows have addresses that we may read only in plain tables, and only
-    # with the privilege on the whole table.
+    # with the privilege on the whole table. What settings of the caller decide is read under these.
     needs_staging = """
     SELECT c.relkind NOT IN ('r', 'm')
+           OR cerebro._is_seen(c.oid)
            OR EXISTS (SELECT 1 FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid)
            OR COALESCE((SELECT a.amname FROM pg_catalog.pg_am a WHERE a.oid = c.relam), 'heap')
               <> 'heap'
@@ -133,10 +134,7 @@ class PostgreSQLPacking:
         columns: Sequence[str],
         wide: Sequence[str],
     ) -> str:
-        """Copy the columns into a plain table of the same column names.
-
-        Those that are wide are not compressed.
-        """
+        """A plain table for a copy of the columns, empty; those that are wide are not compressed."""
         listed = ", ".join(map(quote, columns))
         external = "".join(
             f"ALTER TABLE {staged.sql} ALTER {quote(name)} SET STORAGE EXTERNAL; " for name in wide
@@ -144,8 +142,12 @@ class PostgreSQLPacking:
         return (
             f"CREATE UNLOGGED TABLE {staged.sql} AS SELECT {listed} FROM {source.sql} "
             f"WITH NO DATA; {self._mark(staged)}; {external}"
-            f"INSERT INTO {staged.sql} SELECT {listed} FROM {source.sql}"
         )
+
+    def copied(self, staged: QualifiedName, source: QualifiedName, columns: Sequence[str]) -> str:
+        """Copy the columns into that table."""
+        listed = ", ".join(map(quote, columns))
+        return f"INSERT INTO {staged.sql} SELECT {listed} FROM {source.sql}"
 
     def create(self, table: QualifiedName, features: str, target: str) -> str:
         """The packed table, empty and under a name that says it is not finished."""

@@ -48,6 +48,8 @@ class RowSource:
         more: expressions of further inputs, arrays.
         comparable: whether all keys can be compared as they are.
         ignores: whether rows of images that cannot be read are left out.
+        seen, some: what stands behind FROM to read all rows, or one, as the caller's session sees them;
+            empty where that is the table itself.
     """
 
     table: QualifiedName
@@ -59,6 +61,18 @@ class RowSource:
     more: tuple[str, ...] = ()
     comparable: bool = True
     ignores: bool = False
+    seen: str = ""
+    some: str = ""
+
+    @property
+    def rows(self) -> str:
+        """What is read, with the alias ``t``."""
+        return self.seen or f"{self.table.sql} t"
+
+    @property
+    def any_row(self) -> str:
+        """The same, of which one row is enough."""
+        return self.some or self.rows
 
     @property
     def fault(self) -> str:
@@ -71,7 +85,7 @@ class RowSource:
         ends = [] if piece is None else [f"({block},0)" for block in piece]
         sql = (
             f"SELECT {self.named}, {self.features} AS x, {self.id}::text AS id, "
-            f"{self.fault} AS fault FROM {self.table.sql} t {where}"
+            f"{self.fault} AS fault FROM {self.rows} {where}"
         )
         return sql, ends
 
@@ -115,7 +129,7 @@ class RowSource:
         ends = [] if piece is None else [f"({block},0)" for block in piece]
         numbers = range(len(self.keys))
         known = " AND ".join(f"s.id{place} IS NOT NULL" for place in numbers)
-        rows = f"{self.named}, {self.features} AS x{listed}", f"{self.table.sql} t {where}"
+        rows = f"{self.named}, {self.features} AS x{listed}", f"{self.rows} {where}"
         if self.ignores:
             ends = []
             names = ", ".join(f"t.id{place}" for place in numbers)
@@ -155,6 +169,11 @@ class PackedSource:
 
     table: QualifiedName
     columns: tuple[tuple[str, int], ...]
+
+    @property
+    def any_row(self) -> str:
+        """What is read to find a row, with the alias ``t``."""
+        return f"{self.table.sql} t"
 
     @property
     def row_bytes(self) -> int:
@@ -286,17 +305,25 @@ class PostgreSQLPrediction:
 
     def is_empty(self, source: Source) -> str:
         """Statement that tells that there is no row at all."""
-        return f"SELECT NOT EXISTS (SELECT 1 FROM {source.table.sql} t)"
+        return f"SELECT NOT EXISTS (SELECT 1 FROM {source.any_row})"
 
     def repeated(self, source: RowSource) -> str:
-        """Number of ids that several rows have, and of these rows."""
+        """Number of ids that several rows have, of these rows, and of all rows."""
         keys = source.keys
         if not source.comparable:
             keys = tuple(f'{key}::text COLLATE "C"' for key in keys)
         return (
-            "SELECT pg_catalog.count(*), COALESCE(pg_catalog.sum(d.n), 0)::bigint FROM ("
-            f"SELECT pg_catalog.count(*) AS n FROM {source.table.sql} t "
-            f"GROUP BY {', '.join(keys)} HAVING pg_catalog.count(*) > 1) d"
+            "SELECT pg_catalog.count(CASE WHEN d.n > 1 THEN 1 END) AS ids, "
+            "COALESCE(pg_catalog.sum(CASE WHEN d.n > 1 THEN d.n END), 0)::bigint AS rows, "
+            "COALESCE(pg_catalog.sum(d.n), 0)::bigint AS total FROM ("
+            f"SELECT pg_catalog.count(*) AS n FROM {source.rows} GROUP BY {', '.join(keys)}) d"
+        )
+
+    def reached(self, source: RowSource) -> str:
+        """Rows that the pieces of a source have. Parameters: the first block, the one after the last."""
+        return (
+            f"SELECT pg_catalog.count(*) FROM {source.table.sql} t "
+            "WHERE t.ctid >= ('(' || %s || ',0)')::tid AND t.ctid < ('(' || %s || ',0)')::tid"
         )
 
     def extent(self, source: Source) -> Statement | None:
@@ -405,7 +432,7 @@ class PostgreSQLPrediction:
             parts.append(
                 f"SELECT r.n, r.id::text AS id, {place} AS place, {found} AS fault, {got} AS shape "
                 f"FROM (SELECT {self.row_number} AS n, "
-                f"{source.id} AS id, {features} AS x FROM {source.table.sql} t) r"
+                f"{source.id} AS id, {features} AS x FROM {source.rows}) r"
             )
         faulty = "f.fault IS NULL AND" if source.ignores else "f.fault IS NOT NULL OR"
         return f"""

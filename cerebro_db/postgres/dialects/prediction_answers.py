@@ -37,6 +37,11 @@ class Classes:
         """Count of the numbers that a worker tells of a row."""
         return self.ranks
 
+    @property
+    def rows_each(self) -> int | None:
+        """Rows of the output for each row of the source; None where the row decides."""
+        return self.ranks if self.above == -math.inf else None
+
 
 @dataclass(frozen=True)
 class Values:
@@ -61,6 +66,7 @@ class Values:
         return math.prod(self.shape)
 
     ranks = 0
+    rows_each = 1
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,12 @@ class Several:
         if not values:
             return ()
         return (ARRAY_COLUMNS if any(answer.shape for answer in values) else VALUE_COLUMNS,)
+
+    @property
+    def rows_each(self) -> int | None:
+        """Rows of the output for each row of the source; None where the row decides."""
+        each = [answer.rows_each for answer in self.answers]
+        return None if None in each else sum(one or 0 for one in each)
 
     @property
     def numbers(self) -> int:

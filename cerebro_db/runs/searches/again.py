@@ -15,6 +15,7 @@ from cerebro_db.core.search import UNLIMITED, SearchSpec
 from cerebro_db.core.search_texts import parse_more
 from cerebro_db.core.state import RunState
 from cerebro_db.decide.plan import epoch_of
+from cerebro_db.decide.search.guarded import FAULT
 from cerebro_db.decide.search.replaying import to_json
 from cerebro_db.errors import InvalidArgument, NotPermitted, WrongObjectType, WrongRunStatus
 from cerebro_db.postgres.catalog import Catalog, StoredRun
@@ -233,6 +234,11 @@ def _check_more(
     """Check that there is more to do for a search than it has done."""
     if spec.replays:
         raise InvalidArgument("run_id: got a run that repeats another one; allowed: a search")
+    if fault := next((one.reason for one in made if one.details.get(FAULT) is True), None):
+        raise InvalidArgument(
+            f"run_id: got a search that has ended, as {fault}; allowed: one whose method can go on",
+            hint="warm_start_run of cerebro.cerebro_search has a new search learn from its trials",
+        )
     for name, limit in (
         ("max_epochs", spec.budget.max_epochs),
         ("max_configurations", spec.budget.max_configurations),
@@ -243,13 +249,21 @@ def _check_more(
                 hint="num_configs or num_iterations in automl_params are more trials or epochs",
             )
     lengths = _lengths(spec, made)
+    begins_anew = spec.method in (
+        HALVING,
+        HYPERBAND,
+        BOHB,
+    )  # another bracket, of as many epochs or more
     for name, value in detail["params"].items():
         if value < lengths.get(name, 1):
+            least = f"at least {lengths[name]}" if begins_anew else "more"
             raise InvalidArgument(
                 f"automl_params: got {name}={value} for a search that has {name}={lengths[name]}; "
-                "allowed: more"
+                f"allowed: {least}"
             )
-    is_more = any(value != lengths.get(name) for name, value in detail["params"].items())
+    is_more = any(
+        begins_anew or value != lengths.get(name) for name, value in detail["params"].items()
+    )
     was_stopped = status != "finished" or any(one.action == _FINISH for one in made)
     limits = [name for name in detail if name != "params"]
     if not is_more and not (limits and (limits != ["max_seconds"] or was_stopped)):
@@ -265,8 +279,6 @@ def _check_more(
 
 def _lengths(spec: SearchSpec, made: Sequence[DecisionRow]) -> dict[str, int]:
     """The epochs of each trial by now, where these are what there may be more of."""
-    if spec.method in (HALVING, HYPERBAND, BOHB):  # another bracket begins
-        return {}
     found = {name: spec.params[name] for name in ("num_iterations", "R") if name in spec.params}
     for one in made:
         params = one.details.get("params", {}) if one.action == _EXTEND else {}

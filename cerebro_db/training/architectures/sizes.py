@@ -82,7 +82,8 @@ def _traced(model: keras.Model, rows: int) -> tf.Graph:
             raise InvalidArchitecture(
                 f"the architecture cannot be computed: {short(error)}"
             ) from None
-    for tensor in tf.nest.flatten(found):
+    graph.outputs = tf.nest.flatten(found)
+    for tensor in graph.outputs:
         _check_rows(tensor, rows)
     return graph
 
@@ -112,13 +113,31 @@ def _bytes(operation: Any, tensor: Any) -> int:
         return 0
     sizes = [1 if size is None else int(size) for size in tensor.shape]
     # Integers, and constants, may be an empty list of axes or sizes.
-    if 0 in sizes and tensor.dtype.is_floating and operation.type != "Const":
+    has_none = 0 in sizes and tensor.dtype.is_floating and operation.type != "Const"
+    if has_none and _is_used(tensor):
         raise InvalidArchitecture(
             f"model architecture: got a tensor of shape {tuple(sizes)} in {operation.name[:80]!r}; "
             "allowed: every size from 1",
             hint=NO_ELEMENTS_HINT,
         )
     return int(tensor.dtype.size) * math.prod(sizes)
+
+
+def _is_used(tensor: Any) -> bool:
+    """True if a tensor reaches the outputs of its graph; what does not is never computed.
+
+    Some cells of Keras slice more than they need, such as that of a GRU with ``reset_after=False``.
+    """
+    outputs = {id(output) for output in tensor.graph.outputs}
+    waiting, seen = [tensor], {id(tensor)}
+    while waiting:
+        one = waiting.pop()
+        if id(one) in outputs or any(user.op_def.is_stateful for user in one.consumers()):
+            return True
+        reached = [made for user in one.consumers() for made in user.outputs]
+        waiting += [made for made in reached if id(made) not in seen]
+        seen.update(map(id, reached))
+    return False
 
 
 NO_ELEMENTS_HINT = "Give the layer a larger input, or a smaller kernel, pool, crop or stride."

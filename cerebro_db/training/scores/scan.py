@@ -23,6 +23,7 @@ from cerebro_db.training.partitions import Partition, PartitionCache
 from cerebro_db.training.program import Recipe
 from cerebro_db.training.scores.curves import CurveCounts
 from cerebro_db.training.scores.curves import added as added_curves
+from cerebro_db.training.scores.metric_views import MetricView, view_of
 from cerebro_db.training.scores.scoring import Partial, Scorer, add_partials, metrics_of
 from cerebro_db.training.scores.targets import TargetFacts, encoding_for, parts
 from cerebro_db.training.tasks import Architectures, ScanTask, recipe_of
@@ -85,7 +86,11 @@ class Detail:
         if self.kind == CONFUSION:
             self._count(outputs, targets)
             return
-        truth = self._truth(targets).reshape(outputs.shape)
+        if (view := self._view()) is not None and view.positive is not None:
+            outputs = _ranked(outputs, view)
+            truth = (targets == view.positive).reshape(outputs.shape)
+        else:
+            truth = self._truth(targets).reshape(outputs.shape)
         self._positive.append(outputs[truth].astype(np.float32))
         self._negative.append(outputs[~truth].astype(np.float32))
 
@@ -105,6 +110,12 @@ class Detail:
     def _facts(self) -> TargetFacts:
         return self.recipe.targets.each[self.place]
 
+    def _view(self) -> MetricView | None:
+        """What the first metric that has an exact value is given."""
+        output = self.recipe.outputs[self.place]
+        exact = [spec for spec in output.metrics if is_exact(spec)]
+        return view_of(exact[0], output.loss, self._facts, self.units) if exact else None
+
     def _truth(self, targets: np.ndarray) -> np.ndarray:
         facts = self._facts
         if facts.kind != "class":
@@ -123,6 +134,16 @@ class Detail:
         for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
             place = divmod(pair, classes)
             self._counts[place] = self._counts.get(place, 0) + count
+
+
+def _ranked(outputs: np.ndarray, view: MetricView) -> np.ndarray:
+    """Numbers in the order of the probability of the positive class, ``float[rows]``."""
+    if outputs.shape[1] == 1:
+        return outputs[:, 0] if view.positive == 1 else -outputs[:, 0]
+    chosen = outputs[:, view.positive]
+    if not view.logits or view.binary_loss:
+        return chosen
+    return chosen.astype(np.float64) - outputs[:, 1 - (view.positive or 0)]
 
 
 def details_for(kind: str, recipe: Recipe, units: Sequence[int]) -> tuple[Detail | None, ...]:

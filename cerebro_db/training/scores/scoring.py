@@ -12,10 +12,9 @@ import numpy as np
 import tensorflow as tf
 from keras.src import backend
 
-from cerebro_db.configs.functions.losses import Target
-from cerebro_db.configs.functions.metrics import accuracy_class
+from cerebro_db.configs.functions.metrics import AVERAGE, accuracy_class
 from cerebro_db.configs.grids.outputs import OutputSpec
-from cerebro_db.configs.grids.parameters import CompileParams, MetricSpec
+from cerebro_db.configs.grids.parameters import CompileParams, LossSpec, MetricSpec
 from cerebro_db.configs.names import bare_name, is_custom
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.architectures import models
@@ -24,7 +23,8 @@ from cerebro_db.training.calls import ModelInputs, TotalLoss, Traced, alone, ass
 from cerebro_db.training.functions import function_of
 from cerebro_db.training.program import Recipe, check_fits
 from cerebro_db.training.scores.loss_sums import ROWS, LossPart, kind_of, sums_of
-from cerebro_db.training.scores.targets import TargetFacts, encode, encoding_for, encodings_for
+from cerebro_db.training.scores.metric_views import MetricView, arguments_for, view_of
+from cerebro_db.training.scores.targets import TargetFacts, encode, encodings_for
 from cerebro_db.training.state import State, of_model
 
 _BATCH_FLOATS = 4 * 1024 * 1024
@@ -101,16 +101,21 @@ class Partial:
 
 @dataclass(frozen=True)
 class Measure:
-    """A Keras metric, the encoding of targets that it is given, and the output that it is about."""
+    """A Keras metric, what it is given, and the output that it is about."""
 
     metric: Any
-    encoding: str
+    view: MetricView
     place: int
+    average: str | None = None
 
     def result_of(self, arrays: tuple[np.ndarray, ...]) -> float:
         """The metric's value for given variables; a mean where it is one a class."""
         for variable, array in zip(self.metric.variables, arrays, strict=True):
             variable.assign(array)
+        if self.average == "weighted":  # by the rows of each class, as their counts tell
+            self.metric.label_weights = (
+                self.metric.true_positives[0] + self.metric.false_negatives[0]
+            )
         return float(np.mean(np.asarray(self.metric.result())))
 
 
@@ -122,26 +127,28 @@ def metrics_of(
     given = zip(outputs, targets.each, units, strict=True)
     for place, (output, facts, size) in enumerate(given):
         for spec in output.metrics:
-            wanted = output.loss.target if spec.target is Target.LOSS else spec.target
-            encoding = encoding_for(facts, wanted, size)
-            name = spec.name
-            if name == "accuracy":
-                name = accuracy_class(output.loss.target, size)
-            measures.append(Measure(_make(name, spec, encoding, facts, size), encoding, place))
+            view = view_of(spec, output.loss, facts, size)
+            average = spec.all_arguments().get(AVERAGE) if spec.name == "AUC" else None
+            metric = _make(spec, output.loss, view, facts, size)
+            measures.append(Measure(metric, view, place, average))
     return measures
 
 
-def _make(name: str, spec: MetricSpec, encoding: str, facts: TargetFacts, units: int) -> Any:
-    if is_custom(name):
-        return keras.metrics.MeanMetricWrapper(function_of(bare_name(name)), name=spec.label)
+def _make(
+    spec: MetricSpec, loss: LossSpec, view: MetricView, facts: TargetFacts, units: int
+) -> Any:
+    if is_custom(spec.name):
+        return keras.metrics.MeanMetricWrapper(function_of(bare_name(spec.name)), name=spec.label)
+    name = accuracy_class(loss.target, units) if spec.name == "accuracy" else spec.name
+    given = tuple(arguments_for(spec, view, units).items())
     try:
         # Several thresholds are a list for Keras, which takes a tuple for a number.
-        metric = getattr(keras.metrics, name)(**models.with_lists(spec.arguments))
+        metric = getattr(keras.metrics, name)(**models.with_lists(given))
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"Keras refuses the metric {spec.name}: {error}") from None
     if not getattr(metric, "_built", True):  # some variables are made by the first update only
         stored = tf.zeros((1, *facts.shape), facts.dtype)
-        metric.update_state(encode(tf, stored, encoding, facts), tf.zeros((1, units)))
+        metric.update_state(view.truth(tf, stored, facts), view.outputs(tf, tf.zeros((1, units))))
         metric.reset_state()
     return metric
 
@@ -275,9 +282,9 @@ class Scorer:
         rows = tf.cast(tf.shape(features)[0], tf.float32)
         sums = self._loss_sums(inputs, targets, outputs, rows)
         for measure in self._measures:
-            place = measure.place
-            encoded = encode(tf, stored[place], measure.encoding, facts[place])
-            measure.metric.update_state(encoded, outputs[place])
+            place, view = measure.place, measure.view
+            truth = view.truth(tf, stored[place], facts[place])
+            measure.metric.update_state(truth, view.outputs(tf, outputs[place]))
         return sums
 
     def _loss_sums(

@@ -26,6 +26,7 @@ class TargetFacts:
         shape: shape of one float target, ``()`` for a scalar.
         weighted: whether each row has a sample weight beside its target.
         more: the others, of the further outputs of a model.
+        values: the values of two classes, as text, by their ids; of other targets none.
     """
 
     kind: str
@@ -33,6 +34,15 @@ class TargetFacts:
     shape: tuple[int, ...]
     weighted: bool = False
     more: tuple[TargetFacts, ...] = ()
+    values: tuple[str | None, ...] = ()
+
+    def with_values(self, class_values: Sequence[Sequence[str | None]]) -> TargetFacts:
+        """The same with the class values of each target."""
+        first, *more = [
+            replace(one, values=tuple(values) if one.num_classes == 2 else ())
+            for one, values in zip(self.each, class_values, strict=True)
+        ]
+        return replace(first, weighted=self.weighted, more=tuple(more))
 
     @property
     def each(self) -> tuple[TargetFacts, ...]:

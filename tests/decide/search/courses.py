@@ -194,6 +194,7 @@ class Course:
             case Promote(mst_key, budget):
                 track = self.state.tracks[mst_key]
                 assert not track.ended
+                assert budget > track.budget, "a promotion to fewer epochs"
                 assert not track.is_stopped or track.done == 2 * (track.verdict.stopped_epoch or 0)
                 self.state.apply(events.Promoted(mst_key, budget))
             case _:

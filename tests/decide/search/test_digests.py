@@ -33,7 +33,8 @@ KNOWN = {
     ("hyperband", False): "102 99ba3b16f2564d87",
     ("hyperband", True): "73 3bf968a9bb481ee5",
     ("asha", False): "103 cfc3715cda7d496b",
-    ("asha", True): "130 e99aebf4118e02ac",
+    # Since then the search goes on where no trial has come to its last epochs.
+    ("asha", True): "142 ea4ce1a128121289",
     ("pbt", False): "81 e39f6be74dd2e49a",
     ("pbt", True): "76 e1bf81c1061b3131",
 }

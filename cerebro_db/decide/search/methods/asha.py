@@ -7,8 +7,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.decide.search.ranking import Ranking
-from cerebro_db.decide.search.trials import WAITING, Continue, End, Method, Start, Trial
+from cerebro_db.decide.search.ranking import Ranking, Values
+from cerebro_db.decide.search.trials import (
+    WAITING,
+    Affords,
+    Continue,
+    End,
+    Method,
+    Start,
+    Trial,
+    affords_all,
+)
 
 
 class Asha(Method):
@@ -19,6 +28,8 @@ class Asha(Method):
         self._eta: int = spec.params["eta"]
         self._least: int = spec.params["r"]
         self._left: int = spec.params["num_configs"]
+        # Trials that were wanted, and for which there was no configuration.
+        self._missed = 0
         self.full = spec.params["R"]
         self._epochs = self._rungs()
         self._known = [Ranking() for _ in self._epochs]
@@ -26,6 +37,8 @@ class Asha(Method):
         self._waiting: list[list[int]] = [[] for _ in self._epochs]
         # Of each rung, those that came beside others: they may be among the best, and are not counted.
         self._beside: list[set[int]] = [set() for _ in self._epochs]
+        # Epochs and values of those that somebody has added, maybe with more epochs than their rung.
+        self._ahead: dict[int, tuple[int, Values]] = {}
 
     def _rungs(self) -> list[int]:
         found = [self._least]
@@ -45,15 +58,16 @@ class Asha(Method):
         """Number of trials that it starts."""
         return self._left
 
-    def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
+    def next(
+        self, trials: Mapping[int, Trial], affords: Affords = affords_all
+    ) -> Start | Continue | None:
         """The promotion from the highest rung that has one, else a new trial."""
         for rung in range(len(self._epochs) - 2, -1, -1):
             for key in self._waiting[rung]:
-                if trials[key].status == WAITING:
+                if trials[key].status == WAITING and affords(self._onwards(key, rung, "")):
                     return self._promote(key, rung)
-        if self._left > 0:
-            return Start(self._epochs[0], {"bracket": 0, "rung": 0}, "begins in rung 0")
-        return None
+        start = Start(self._epochs[0], {"bracket": 0, "rung": 0}, "begins in rung 0")
+        return start if self._left > 0 and affords(start) else None
 
     def _promote(self, key: int, rung: int) -> Continue:
         self._promoted[rung].add(key)
@@ -87,8 +101,24 @@ class Asha(Method):
 
     def exhausted(self, trials: Mapping[int, Trial]) -> list[End]:
         """None is left."""
-        self._left = 0
+        self._missed, self._left = self._missed + self._left, 0
         return []
+
+    def reopen(self) -> None:
+        """Those that are missed are left."""
+        self._left, self._missed = self._left + self._missed, 0
+
+    def last_place(self, trial: Trial) -> Mapping[str, Any]:
+        """The last rung."""
+        return {"bracket": 0, "rung": len(self._epochs) - 1}
+
+    def goes_to_end(self, trial: Trial) -> None:
+        """It leaves its rung, and is in the last one beside those that were promoted there."""
+        key, rung = trial.mst_key, trial.place.get("rung", 0)
+        for number in range(rung, len(self._epochs) - 1):
+            self._promoted[number].add(key)
+            self._waiting[number] = [one for one in self._waiting[number] if one != key]
+        self._beside[-1].add(key)
 
     def adopted(self, trial: Trial) -> None:
         """It begins like any other."""
@@ -99,6 +129,8 @@ class Asha(Method):
         """Its rung knows one more value."""
         rung = trial.place.get("rung", 0)
         if trial.latest is not None and trial.is_open:
+            if trial.is_adopted:
+                self._ahead[trial.mst_key] = trial.done, trial.latest
             self._known[rung].add(trial.mst_key, trial.latest)
             self._settle(rung)
         return []
@@ -113,6 +145,16 @@ class Asha(Method):
             self._waiting[rung] = [key for key in best if key not in self._promoted[rung]]
             if rung + 1 < len(self._epochs):
                 self._beside[rung + 1].difference_update(best)
+                self._pass_on(rung)
+
+    def _pass_on(self, rung: int) -> None:
+        """Who is to be promoted, and has the epochs of the next rung already, has come to that."""
+        for key in list(self._waiting[rung]):
+            done, values = self._ahead.get(key, (0, ()))
+            if done >= self._epochs[rung + 1]:
+                self._waiting[rung].remove(key)
+                self._promoted[rung].add(key)
+                self._known[rung + 1].add(key, values)
 
     def _quota(self, rung: int) -> int:
         """Number of trials that go on from a rung, of those that have come to it so far."""

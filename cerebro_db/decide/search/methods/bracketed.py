@@ -18,7 +18,16 @@ from cerebro_db.configs.grids.search_methods import HALVING
 from cerebro_db.core.search import SearchSpec, Space
 from cerebro_db.decide.search.ranking import Values, ranked
 from cerebro_db.decide.search.space import Explorer
-from cerebro_db.decide.search.trials import WAITING, Continue, End, Method, Start, Trial
+from cerebro_db.decide.search.trials import (
+    WAITING,
+    Affords,
+    Continue,
+    End,
+    Method,
+    Start,
+    Trial,
+    affords_all,
+)
 
 
 @dataclass(eq=False)
@@ -56,6 +65,8 @@ class Bracketed(Method):
         self._narrow(spec.space)
         # Trials that their bracket has no more use for, and why; they wait while others may have.
         self._spare: dict[int, str] = {}
+        # Brackets, and how many of their trials there was no configuration for.
+        self._missed: list[_Open] = []
         self._begin(self._params)
 
     def _begin(self, params: Mapping[str, Any]) -> None:
@@ -70,6 +81,11 @@ class Bracketed(Method):
         ]
         self._wanted = sum(one.bracket.rungs[0].configurations for one in self._open)
         self.full = max(self.full, *(one.rungs[-1].epochs for one in found))
+
+    @property
+    def end(self) -> int:
+        """Epochs that the best trial is to come to: R also where the rungs of so few trials end before."""
+        return max(self.full, self._params["R"]) if self._name == HALVING else self.full
 
     def pace(self, trial: Trial) -> float:
         """By the bracket: the first one has its model early, and others fill what it leaves free."""
@@ -88,26 +104,42 @@ class Bracketed(Method):
         """Number of trials that it starts."""
         return sum(one.missing for one in self._open)
 
-    def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
+    def next(
+        self, trials: Mapping[int, Trial], affords: Affords = affords_all
+    ) -> Start | Continue | None:
         """A promotion, else a trial of the first bracket that is not complete."""
         for one in self._open:
-            while one.promoted:
-                rank, key = one.promoted.popleft()
-                if trials[key].is_open:
-                    place = {"bracket": one.bracket.s, "rung": one.rung}
-                    reason = f"number {rank} of rung {one.rung - 1}"
-                    return Continue(key, one.bracket.rungs[one.rung].epochs, place, reason)
+            if (found := self._promotion(one, trials, affords)) is not None:
+                return found
         short = next((one for one in self._open if one.missing), None)
         if short is None:
             return None
+        epochs = short.bracket.rungs[0].epochs
         if self._is_exhausted:
             if (best := self._best_spare(short, trials)) is not None:
-                return self._goes_on(short, best)
+                wanted = Continue(best, epochs, {}, "")
+                return self._goes_on(short, best) if affords(wanted) else None
             if short is not self._open[0]:  # those before it may have no more use for others
                 return None
         self._last = short
-        reason = f"begins in bracket {short.bracket.s}"
-        return Start(short.bracket.rungs[0].epochs, _first_rung(short), reason)
+        start = Start(epochs, _first_rung(short), f"begins in bracket {short.bracket.s}")
+        return start if affords(start) else None
+
+    def _promotion(
+        self, one: _Open, trials: Mapping[int, Trial], affords: Affords
+    ) -> Continue | None:
+        """The first promotion of a bracket that the budget is enough for; it waits no more."""
+        epochs = one.bracket.rungs[one.rung].epochs
+        for rank, key in list(one.promoted):
+            if not trials[key].is_open or trials[key].budget >= epochs:
+                one.promoted.remove((rank, key))
+                continue
+            place = {"bracket": one.bracket.s, "rung": one.rung}
+            found = Continue(key, epochs, place, f"number {rank} of rung {one.rung - 1}")
+            if affords(found):
+                one.promoted.remove((rank, key))
+                return found
+        return None
 
     def _best_spare(self, one: _Open, trials: Mapping[int, Trial]) -> int | None:
         """Of the trials that wait, and no bracket has a use for, the one whose last value is best.
@@ -155,9 +187,28 @@ class Bracketed(Method):
         one = self._open[0]
         if not one.missing or self._best_spare(one, trials) is not None:
             return []
+        self._missed.append(_Open(one.bracket, one.missing, one.pace))
         one.missing = 0
         ends = [] if one.waited else self._close(one, trials)
         return ends + self._useless(trials)
+
+    def reopen(self) -> None:
+        """What brackets lacked begins as brackets of its own."""
+        self._open += self._missed
+        self._missed, self._is_exhausted = [], False
+
+    def may_be_last(self, trial: Trial) -> bool:
+        """False for what somebody else has proposed, which has epochs of its own."""
+        return super().may_be_last(trial) and not trial.is_adopted
+
+    def last_place(self, trial: Trial) -> Mapping[str, Any]:
+        """Its bracket, and the rung after those that this has."""
+        rung = trial.place.get("rung", 0) + 1
+        return {"bracket": trial.place.get("bracket", 0), "rung": rung}
+
+    def goes_to_end(self, trial: Trial) -> None:
+        """No other bracket has a use for it."""
+        self._spare.pop(trial.mst_key, None)
 
     def _useless(self, trials: Mapping[int, Trial]) -> list[End]:
         """Ends of trials that no bracket may have a use for any more."""
@@ -219,10 +270,13 @@ class Bracketed(Method):
             self._spare |= {end.mst_key: end.reason for end in ends}
             ends = []
         one.rung += 1
-        one.members = dict.fromkeys(best)
-        one.waited, one.promoted = set(best), deque(enumerate(best, 1))
+        ahead = {key for key in best if trials[key].done >= rungs[one.rung].epochs}
+        one.members = {key: trials[key].latest if key in ahead else None for key in best}
+        one.waited, one.promoted = set(best) - ahead, deque(enumerate(best, 1))
         if not best:
             self._open.remove(one)
+        elif not one.waited:
+            ends += self._close(one, trials)
         return ends
 
     def extend(self, params: Mapping[str, Any]) -> None:

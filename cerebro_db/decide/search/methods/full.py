@@ -7,7 +7,16 @@ from typing import Any
 
 from cerebro_db.configs.grids.search_methods import GRID
 from cerebro_db.core.search import UNLIMITED, SearchSpec
-from cerebro_db.decide.search.trials import WAITING, Continue, End, Method, Start, Trial
+from cerebro_db.decide.search.trials import (
+    WAITING,
+    Affords,
+    Continue,
+    End,
+    Method,
+    Start,
+    Trial,
+    affords_all,
+)
 
 
 class Full(Method):
@@ -16,6 +25,8 @@ class Full(Method):
     def __init__(self, spec: SearchSpec) -> None:
         super().__init__(spec)
         self._left: int = spec.params.get("num_configs", UNLIMITED)
+        # Trials that were wanted, and for which there was no configuration.
+        self._missed = 0
         self._reason = (
             "the next of the grid" if spec.method == GRID else f"proposed by {spec.method}"
         )
@@ -31,12 +42,16 @@ class Full(Method):
         """Number of trials that it starts."""
         return self._left
 
-    def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
+    def next(
+        self, trials: Mapping[int, Trial], affords: Affords = affords_all
+    ) -> Start | Continue | None:
         """A trial that has fewer epochs than there are by now, or a new one."""
         for key in self._shortened(trials):
-            if trials[key].status == WAITING:
-                return Continue(key, self.full, {}, f"goes on to epoch {self.full}")
-        return Start(self.full, {}, self._reason) if self._left > 0 else None
+            found = Continue(key, self.full, {}, f"goes on to epoch {self.full}")
+            if trials[key].status == WAITING and affords(found):
+                return found
+        start = Start(self.full, {}, self._reason)
+        return start if self._left > 0 and affords(start) else None
 
     def _shortened(self, trials: Mapping[int, Trial]) -> list[int]:
         """Keys of trials that go on, or may, and have fewer epochs than there are: after an extension only."""
@@ -53,8 +68,16 @@ class Full(Method):
 
     def exhausted(self, trials: Mapping[int, Trial]) -> list[End]:
         """None is left."""
-        self._left = 0
+        self._missed, self._left = self._missed + self._left, 0
         return []
+
+    def reopen(self) -> None:
+        """Those that are missed are left."""
+        self._left, self._missed = self._left + self._missed, 0
+
+    def may_be_last(self, trial: Trial) -> bool:
+        """False for what somebody else has proposed, with epochs of its own."""
+        return super().may_be_last(trial) and not trial.is_adopted
 
     def extend(self, params: Mapping[str, Any]) -> None:
         """More trials, or more epochs of each."""

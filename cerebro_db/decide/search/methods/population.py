@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from cerebro_db.configs.grids.grid import Choices, Dimension, Range
+from cerebro_db.configs.grids.model_selection import ConfigurationText
 from cerebro_db.core.search import SearchSpec, Space
 from cerebro_db.decide.search.ranking import ranked
-from cerebro_db.decide.search.space import Drawing, Explorer, Parameters
-from cerebro_db.decide.search.trials import WAITING, Continue, End, Method, Start, Trial
+from cerebro_db.decide.search.space import Drawing, Explorer, is_number
+from cerebro_db.decide.search.trials import (
+    WAITING,
+    Affords,
+    Continue,
+    End,
+    Method,
+    Start,
+    Trial,
+    affords_all,
+)
 
 _FACTORS = (0.8, 1.2)
 
@@ -26,7 +35,8 @@ class Population(Method):
         params = spec.params
         self._seed, self._explorer = spec.seed, Explorer(spec.space)
         self._size: int = params["population"]
-        self._missing = self._size
+        # Members that are to be started, and those that there was no configuration for.
+        self._missing, self._missed = self._size, 0
         self._interval: int = params["interval"]
         self._quantile: float = params["quantile"]
         self._resample: float = params["resample"]
@@ -41,29 +51,32 @@ class Population(Method):
         return self._size * self.full
 
     def trials(self) -> float:
-        """Number of trials that it starts."""
-        return self._size
+        """Number of members that it starts."""
+        return float(self._missing)
 
-    def next(self, trials: Mapping[int, Trial]) -> Start | Continue | None:
+    def next(
+        self, trials: Mapping[int, Trial], affords: Affords = affords_all
+    ) -> Start | Continue | None:
         """Consequences of the last comparisons, else a member that is missing."""
-        if self._todo:
-            found = self._todo.popleft()
+        found = next((one for one in self._todo if affords(one)), None)
+        if found is not None:
+            self._todo.remove(found)
             self._pending = found if isinstance(found, Start) else None
             return found
         if self._is_extended:
             self._is_extended = False
-            for trial in (trials[key] for key in self._members):
+            waiting = {one.mst_key for one in self._todo if isinstance(one, Continue)}
+            for trial in (trials[key] for key in self._members if key not in waiting):
                 if trial.status == WAITING and trial.offset + trial.done < self.full:
                     self._go_on(trial)
-            return self.next(trials)
-        if self._missing > 0:
-            self._pending = None
-            return Start(self._step(0), {}, "a member of the population")
-        return None
+            return self.next(trials, affords)
+        self._pending = None
+        start = Start(self._step(0), {}, "a member of the population")
+        return start if self._missing > 0 and affords(start) else None
 
     def _step(self, done: int) -> int:
-        """Epochs until the next comparison."""
-        return min(self._interval, self.full - done)
+        """Epochs until the next comparison; one at least for what somebody else begins at the end."""
+        return max(1, min(self._interval, self.full - done))
 
     def started(self, trial: Trial) -> None:
         """It is a member; where it began with the state of another one, in the place of a third."""
@@ -73,8 +86,12 @@ class Population(Method):
 
     def exhausted(self, trials: Mapping[int, Trial]) -> list[End]:
         """The population is as large as it is."""
-        self._missing = 0
+        self._missed, self._missing = self._missed + self._missing, 0
         return []
+
+    def reopen(self) -> None:
+        """Members that are missed are missing."""
+        self._missing, self._missed = self._missing + self._missed, 0
 
     def adopted(self, trial: Trial) -> None:
         """It is one more member."""
@@ -84,7 +101,7 @@ class Population(Method):
     def observed(self, trial: Trial, trials: Mapping[int, Trial]) -> list[End]:
         """A bad member gives way to a changed copy of a good one; others go on."""
         if trial.status != WAITING:
-            self._members.remove(trial.mst_key)
+            self._members = [key for key in self._members if key != trial.mst_key]
             return []
         trained = trial.offset + trial.done
         if trained >= self.full:
@@ -93,9 +110,17 @@ class Population(Method):
         order = ranked(values)
         count = int(len(order) * self._quantile)
         if count and trial.mst_key in order[-count:]:
-            return self._exploit(trial, [trials[key] for key in order[:count]], trained)
+            best = [trials[key] for key in order[:count]]
+            sources = [one for one in best if self._explorer.has_model(one.row.model_id)]
+            if sources and self._has_room(trials):
+                return self._exploit(trial, sources, trained)
         self._go_on(trial)
         return []
+
+    def _has_room(self, trials: Mapping[int, Trial]) -> bool:
+        """True if the search may have one more trial, beside those that are to be started."""
+        coming = sum(isinstance(one, Start) for one in self._todo)
+        return len(trials) + coming < self.most_trials
 
     def _go_on(self, trial: Trial) -> None:
         trained = trial.offset + trial.done
@@ -109,8 +134,7 @@ class Population(Method):
         if source.done == 0 or after >= self.full:
             self._go_on(trial)
             return []
-        changed = self._changed(source.parameters, drawing)
-        row = replace(self._explorer.text(changed), model_id=source.row.model_id)
+        row = self._changed(source, drawing)
         self._members.remove(trial.mst_key)
         self._todo.append(
             Start(
@@ -123,17 +147,27 @@ class Population(Method):
         )
         return [End(trial.mst_key, f"among the worst after epoch {trained}")]
 
-    def _changed(self, parameters: Parameters, drawing: Drawing) -> Parameters:
-        """Parameters nearby: each is drawn anew, or moved a little. The architecture stays."""
-        return self._explorer.changed(
-            parameters, lambda name, one: self._moved(parameters[name], one, drawing, name)
+    def _changed(self, source: Trial, drawing: Drawing) -> ConfigurationText:
+        """Parameters nearby: each is drawn anew, or moved a little. The architecture stays.
+
+        What the space does not have, as it was narrowed or as somebody has added the source, is not taken.
+        """
+        changed = self._explorer.nearby(
+            source.parameters,
+            source.row,
+            drawing,
+            lambda name, one, value: self._moved(value, one, drawing, name),
         )
+        return self._explorer.text(changed)
 
     def _moved(self, value: Any, dimension: Dimension, drawing: Drawing, name: str) -> Any:
         if drawing.suggest_float("resample", 0.0, 1.0) < self._resample:
             return self._explorer.drawn(drawing, name, dimension)
         if isinstance(dimension, Choices):
-            return value
+            is_there = self._explorer.holds(dimension, value)
+            return value if is_there else self._explorer.drawn(drawing, name, dimension)
+        if not is_number(value):
+            return self._explorer.drawn(drawing, name, dimension)
         return nudged(dimension, value, _FACTORS[drawing.suggest_int("factor", 0, 1)])
 
     def extend(self, params: Mapping[str, Any]) -> None:

@@ -1,0 +1,151 @@
+"""SQL of drift: how the rows of a table are distributed, and the record of how far they have moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cerebro_db.configs.encodings import ColumnEncoding
+from cerebro_db.postgres.encoding import finite, missing, unseen
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.sessions import Session
+
+# Rows from which the bins of numbers are counted; counts of what is missing or unseen are of all rows.
+SAMPLE_ROWS = 10_000
+# The bins of numbers are the deciles of the training rows.
+_DECILES = "ARRAY[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]::double precision[]"
+
+
+@dataclass(frozen=True)
+class Read:
+    """A table whose rows are looked at.
+
+    Attributes:
+        table: its name.
+        is_plain: whether its rows are in it alone, each with an address.
+    """
+
+    table: QualifiedName
+    is_plain: bool
+
+    @property
+    def sql(self) -> str:
+        """The table as an item of FROM, with the alias ``s``."""
+        return f"ONLY {self.table.sql} s" if self.is_plain else f"{self.table.sql} s"
+
+    def sample(self, rows: int) -> str:
+        """A condition that about ``SAMPLE_ROWS`` of so many rows fulfil; of a plain table the same ones each time."""
+        parts = -(-rows // SAMPLE_ROWS)
+        if parts < 2:
+            return "true"
+        if self.is_plain:
+            return f"pg_catalog.hashtext(s.ctid::text) %% {parts} = 0"
+        return f"pg_catalog.random() < {1 / parts!r}"
+
+
+def counts(read: Read, columns: Sequence[ColumnEncoding]) -> str:
+    """One row: the rows of a table, then of each column those that are missing and those that are unseen."""
+    parts = ["pg_catalog.count(*)"]
+    for column in columns:
+        parts.append(_counted(missing(column, "s")))
+        parts.append(_counted(unseen(column, "s")) if column.method.is_categorical else "0")
+    return f"SELECT {', '.join(parts)} FROM {read.sql}"
+
+
+def deciles(read: Read, columns: Sequence[ColumnEncoding], rows: int) -> str:
+    """One row: of each column of numbers the deciles in a sample; NULL where that has no value."""
+    parts = (
+        f"pg_catalog.percentile_disc({_DECILES}) WITHIN GROUP (ORDER BY q.v{place})"
+        for place in range(len(columns))
+    )
+    return f"SELECT {', '.join(parts)} FROM ({_values(read, columns, rows)}) q"
+
+
+def cumulated(read: Read, columns: Sequence[ColumnEncoding], rows: int) -> str:
+    """One row: of each column of numbers, in a sample, an array of counts: values up to each edge of its
+    bins, and all values."""
+    parts = []
+    for place, column in enumerate(columns):
+        edges = column.statistics.edges if column.statistics else ()
+        each = [_counted(f"q.v{place} <= {_number(edge)}") for edge in edges]
+        parts.append(f"ARRAY[{', '.join([*each, f'pg_catalog.count(q.v{place})'])}]")
+    return f"SELECT {', '.join(parts)} FROM ({_values(read, columns, rows)}) q"
+
+
+def _values(read: Read, columns: Sequence[ColumnEncoding], rows: int) -> str:
+    listed = ", ".join(f"{finite(one, 's')} AS v{place}" for place, one in enumerate(columns))
+    # OFFSET 0 has each value computed once.
+    return f"SELECT {listed} FROM {read.sql} WHERE {read.sample(rows)} OFFSET 0"
+
+
+def _counted(condition: str) -> str:
+    return f"pg_catalog.count(CASE WHEN {condition} THEN 1 END)"
+
+
+def _number(value: float) -> str:
+    return f"({value!r}::double precision)"
+
+
+@dataclass(frozen=True)
+class ColumnDrift:
+    """A column of new rows beside the same one of the training rows.
+
+    Attributes:
+        name, method: of the column, and how it is encoded.
+        missing, unseen: how many of the new rows have no value, or a category that the encoding does not
+            know.
+        trained_missing, trained_unseen: the shares of these in the training rows; None where an earlier
+            version has recorded none.
+        shift: the population stability index of numbers; None of categories, and where it is not known.
+    """
+
+    name: str
+    method: str
+    missing: int
+    unseen: int
+    trained_missing: float | None = None
+    trained_unseen: float | None = None
+    shift: float | None = None
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Drift of the rows of a table from those that an encoding was computed from.
+
+    Attributes:
+        kind: ``packing``, ``validation`` or ``prediction``.
+        job_id: of the job that looked at them, if one did.
+        encoding_of: whose encoding it is: a packed table, or models.
+        source: the table with the new rows.
+        output: what was made of them.
+        rows: of the source.
+    """
+
+    kind: str
+    job_id: int | None
+    encoding_of: str
+    source: str
+    output: str
+    rows: int
+    columns: Sequence[ColumnDrift]
+
+
+def record(session: Session, drift: Drift) -> None:
+    """Write a drift down for the view ``cerebro.drift``."""
+    names = ("name", "method", "missing", "unseen", "trained_missing", "trained_unseen", "shift")
+    listed = [[getattr(one, name) for one in drift.columns] for name in names]
+    session.run(
+        "INSERT INTO cerebro._drift (kind, job_id, encoding_of, source_table, output_table, num_rows, "
+        "column_names, encodings, missing, unseen, trained_missing, trained_unseen, shifts) VALUES ("
+        "%s, %s, %s, %s, %s, %s, %s::text[], %s::text[], %s::bigint[], %s::bigint[], "
+        "%s::double precision[], %s::double precision[], %s::double precision[])",
+        (
+            drift.kind,
+            drift.job_id,
+            drift.encoding_of,
+            drift.source,
+            drift.output,
+            drift.rows,
+            *listed,
+        ),
+    )

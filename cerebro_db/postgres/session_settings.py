@@ -1,0 +1,278 @@
+"""The settings of the caller's session that each session working for her has: one declared list.
+
+Settings that are not named here, and their reasons, are in docs/security.md. What our own statements write and
+read as text depends on none of them: they have the settings of the dialect, and the caller's hold
+only while rows of her tables and views are read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg2.extensions
+
+from cerebro_db.configs.messages import shown
+from cerebro_db.errors import InvalidData, NotSupported
+from cerebro_db.postgres.names import QualifiedName, literal, quote, shown_literal
+from cerebro_db.postgres.relations import Column, Relation
+from cerebro_db.postgres.sessions import (
+    Session,
+    SessionPool,
+    StatementFailed,
+    not_carried,
+    options_of,
+)
+
+SessionSettings = Mapping[str, str]
+"""Values by the names of settings, as ``pg_settings`` has them."""
+
+SEARCH_PATH = "search_path"
+# Sessions have these from their beginning, and with them all settings with a prefix (``app.tenant``).
+EVERYWHERE = ("row_security",)
+# Which text a value is, and which value a text: what a packed table was made with is written down.
+STYLES = (
+    "DateStyle",
+    "IntervalStyle",
+    "TimeZone",
+    "timezone_abbreviations",
+    "extra_float_digits",
+    "bytea_output",
+    "lc_monetary",
+    "lc_numeric",
+    "lc_time",
+    "xmlbinary",
+    "xmloption",
+    "array_nulls",
+    "default_text_search_config",
+    "gin_fuzzy_search_limit",
+)
+# A statement that reads rows for a caller has these of hers, beside the styles.
+_OF_READING = (
+    "transform_null_equals",
+    "standard_conforming_strings",
+    "backslash_quote",
+    "quote_all_identifiers",
+    "restrict_nonsystem_relation_kind",
+    # For superusers only, who may give a role a value.
+    "session_replication_role",
+    "lo_compat_privileges",
+)
+CARRIED = (*EVERYWHERE, *STYLES, *_OF_READING, SEARCH_PATH)
+# A job keeps its settings in the catalog.
+MOST_CHARACTERS = 60_000
+# Of those for superusers: the value that all sessions have where nobody has set one.
+DEFAULTS = {"session_replication_role": "origin", "lo_compat_privileges": "off"}
+
+_HAS_SEGMENTS = "pg_catalog.to_regclass('pg_catalog.gp_distribution_policy') IS NOT NULL"
+# Names of settings with a prefix that each new session of a role in this database is given.
+_GIVEN = """
+SELECT DISTINCT split_part(c.entry, '=', 1)
+  FROM pg_catalog.pg_db_role_setting d, LATERAL unnest(d.setconfig) AS c(entry)
+ WHERE d.setdatabase IN (0, (SELECT b.oid FROM pg_catalog.pg_database b WHERE b.datname = current_database()))
+   AND d.setrole IN (0, (SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = current_user))
+   AND split_part(c.entry, '=', 1) LIKE '%%.%%' ORDER BY 1
+"""
+
+
+def settings_of(plpy: Any) -> SessionSettings:
+    """The settings of a caller's session that decide which rows and values she sees."""
+    found = plpy.session_settings(CARRIED)
+    return {name: value for name, value in found.items() if DEFAULTS.get(name) != value}
+
+
+def settings_of_session(session: Session, dsn: str) -> SessionSettings:
+    """The settings of a session of a client process, as nothing but its connection has made them.
+
+    Args:
+        session: that has set nothing itself.
+        dsn: of it, whose options may give it settings.
+    """
+    found = dict(
+        session.run(
+            "SELECT name, setting FROM pg_catalog.pg_settings WHERE name = ANY (%s)",
+            (list(CARRIED),),
+        )
+    )
+    names = [name for (name,) in session.run(_GIVEN)]
+    names += _OPTION.findall(options_of(psycopg2.extensions.parse_dsn(dsn)))
+    for name in dict.fromkeys(names):
+        ((found[name],),) = session.run("SELECT pg_catalog.current_setting(%s)", (name,))
+    return {name: value for name, value in found.items() if DEFAULTS.get(name) != value}
+
+
+# A setting with a prefix among the options of a connection: -c app.tenant=acme.
+_OPTION = re.compile(r"(?:-c\s*|--)([A-Za-z_][\w$]*(?:\.[A-Za-z_][\w$]*)+)=")
+
+
+def check_settings(session: Session) -> None:
+    """Refuse settings of the caller that a session which works for her cannot have.
+
+    Args:
+        session: one that works for her.
+
+    Raises:
+        NotSupported: new sessions of the role have a setting that hers has not, and which can't be taken
+            from them; or only superusers may set one of hers.
+    """
+    size = len(json.dumps(dict(session.caller)))
+    if size > MOST_CHARACTERS:
+        raise NotSupported(
+            f"the settings with a prefix of this session take {size} characters; allowed: {MOST_CHARACTERS}, "
+            "as sessions that work for it get them",
+            hint="RESET what the rows that are read do not depend on",
+        )
+    known = {name.lower() for name in session.caller}
+    for (name,) in session.run(_GIVEN) if session.caller else ():
+        if name.lower() not in known:
+            raise NotSupported(
+                f"this session has no setting {name}, which ALTER ROLE or ALTER DATABASE gives to each new "
+                "session of the role: a session that works for this one would see other rows",
+                hint=f"set it in this session, SET {name} = '...', or connect anew",
+            )
+    if any(name in session.caller for name in DEFAULTS):
+        try:
+            with session.rehearsal():
+                session.run(as_seen(session, "SELECT"))
+        except StatementFailed as error:
+            raise not_carried(error) from None
+
+
+def everywhere(settings: SessionSettings) -> dict[str, str]:
+    """The settings that a session has for all that it does, not only while it reads rows for a caller."""
+    return {name: value for name, value in settings.items() if name in EVERYWHERE or "." in name}
+
+
+def beginning(settings: SessionSettings) -> list[str]:
+    """Statements with which each session begins that works for a session with these settings."""
+    return [
+        f"SET {_parts(name)} = {literal(value)}" for name, value in everywhere(settings).items()
+    ]
+
+
+def work_for(pool: SessionPool, settings: SessionSettings) -> None:
+    """Have sessions that are taken from a pool work for a session with these settings."""
+    pool.work_for(settings, beginning(settings))
+
+
+def work_for_run(pool: SessionPool, text: str) -> None:
+    """Have sessions that are taken from a pool work for a run, with the settings with which it began.
+
+    Args:
+        text: JSON, as the catalog has it.
+    """
+    reading = {
+        name: value for name, value in pool.caller.items() if name not in everywhere(pool.caller)
+    }
+    work_for(pool, {**reading, **of_run(text)})
+
+
+def of_run(text: str) -> dict[str, str]:
+    """The settings with which a run began, as the catalog has them.
+
+    Raises:
+        InvalidData: they were not written by Cerebro-DB.
+    """
+    try:
+        found = json.loads(text)
+        if all(isinstance(value, str) for value in found.values()):
+            return everywhere(found)
+    except (AttributeError, ValueError):
+        pass
+    raise InvalidData("the catalog has settings of a session for this run that are no texts")
+
+
+def _parts(name: str) -> str:
+    return ".".join(map(quote, name.split(".")))
+
+
+def while_reading(settings: SessionSettings) -> str:
+    """JSON of the settings under which rows are read for a caller."""
+    names = [name for name in settings if name not in EVERYWHERE and "." not in name]
+    return json.dumps({name: settings[name] for name in names})
+
+
+# -- what is read ------------------------------------------------------------------
+def is_seen(session: Session, relation: Relation) -> bool:
+    """True if settings of a session decide what is read of a relation: a view, or one with policies."""
+    return bool(session.run("SELECT cerebro._is_seen(%s)", (relation.oid,))[0][0])
+
+
+def as_seen(session: Session, statement: str) -> str:
+    """A statement without a result, under the settings of the caller.
+
+    Args:
+        session: of the caller, or one that works for her.
+        statement: with parameters that are none; nothing of it but names, which have their schema, is looked up.
+    """
+    text = literal(statement.replace("%%", "%"))
+    return f"SELECT cerebro._do_as_seen({text}, {literal(while_reading(session.caller))})"
+
+
+def read_as(
+    session: Session, relation: Relation, names: Sequence[str], alias: str, more: str = ""
+) -> str:
+    """What stands behind FROM to read columns of a relation in the caller's own session, and their alias.
+
+    Where its settings don't decide what is read that is the table itself.
+
+    Args:
+        session: of the caller, in a transaction.
+        relation: to read.
+        names: of the columns.
+        alias: of the rows.
+        more: what ends the query of a view, such as a LIMIT.
+    """
+    if not is_seen(session, relation):
+        return f"{relation.name.sql} {alias}"
+    columns = [one for one in relation.columns if one.name in set(names)]
+    if session.run(f"SELECT {_HAS_SEGMENTS}")[0][0]:  # where no function may read what lies there
+        copy = QualifiedName("pg_temp", f"cerebro_seen_{secrets.token_hex(8)}")
+        listed = ", ".join(quote(one.name) for one in columns)
+        text = f"CREATE TEMPORARY TABLE {copy.sql} ON COMMIT DROP AS SELECT {listed} FROM {relation.name.sql}{more}"
+        session.run(as_seen(session, f"{text} DISTRIBUTED RANDOMLY"))
+        return f"{copy.sql} {alias}"
+    return seen_rows(session, relation.name, columns, alias, more)
+
+
+def seen_rows(
+    session: Session, table: QualifiedName, columns: Sequence[Column], alias: str, more: str = ""
+) -> str:
+    """What stands behind FROM to read columns of a relation as the caller sees them, and their alias."""
+    listed = ", ".join(quote(one.name) for one in columns)
+    query = literal(f"SELECT {listed} FROM {table.sql}{more}".replace("%%", "%"))
+    kinds = ", ".join(f"{quote(one.name)} {one.type.replace('%', '%%')}" for one in columns)
+    reading = literal(while_reading(session.caller))
+    return f"cerebro._seen_rows({query}, {reading}) AS {alias}({kinds})"
+
+
+def styles_while_read(session: Session, relation: Relation) -> dict[str, str]:
+    """The settings that decide which text a value of a relation is; none where they don't."""
+    if not is_seen(session, relation):
+        return {}
+    return {name: session.caller[name] for name in STYLES if name in session.caller}
+
+
+def other_styles(session: Session, relation: Relation, before: SessionSettings) -> str | None:
+    """A line that tells where rows are read with other settings than those an encoding was computed with.
+
+    Args:
+        session: of the caller, or one that works for her.
+        relation: that is read.
+        before: the settings that are recorded with the encoding.
+    """
+    now = styles_while_read(session, relation) if before else {}
+    differ = [name for name in now if before.get(name, now[name]) != now[name]]
+    if not differ:
+        return None
+    listed = ", ".join(
+        f"{name} is {shown(now[name])}, was {shown(before[name])}" for name in differ
+    )
+    sets = "; ".join(f"SET {name} = {shown_literal(before[name])}" for name in differ)
+    return (
+        f"what {relation.name} holds may depend on settings of the session, and these are not those with which "
+        f"its encoding was computed: {listed}; for the same features: {sets}"
+    )
