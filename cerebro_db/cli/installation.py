@@ -88,10 +88,19 @@ def upgrade(
     package: Package = None,
     keeper_directory: KeeperDirectory = None,
     files_root: FilesRoot = None,
+    pause: Annotated[
+        bool, typer.Option("--pause", help="Pause runs that go on; their owners resume them.")
+    ] = False,
 ) -> None:
     """Brings an installation to this version; sessions that are open keep the old one."""
     from cerebro_db.install import installer
     from cerebro_db.install.places import script_for
+
+    if pause:
+        for run_id in installer.pause_runs(dsn):
+            print(
+                f"run {run_id} is paused: SELECT cerebro.cerebro_resume({run_id}, any_version := true)"
+            )
 
     _installed(
         installer.upgrade, dsn, script_for(dsn, python, package, keeper_directory, files_root)

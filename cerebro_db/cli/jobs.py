@@ -161,7 +161,7 @@ def schedule(
         raise InvalidArgument("got no CRON and CALLS; allowed without them: --start or --remove")
     if systemd and not print_line:
         raise InvalidArgument("got --systemd; allowed with --print")
-    chosen = timer or ("crontab" if print_line else "pg_cron")
+    chosen = timer or ("crontab" if print_line else None)
     if print_line and "password" in dsn:
         raise InvalidArgument(
             "--dsn: got one with a password, which the printed line would show to everybody; allowed "
@@ -177,6 +177,8 @@ def schedule(
         lines = units(name, cron, dsn) if systemd else crontab_line(name, cron, dsn)
         print(lines)
     else:
+        of_name = "SELECT timer FROM cerebro.schedules WHERE name = %s AND owner = current_user"
+        chosen = _statement(client_of(dsn), of_name, [name])[0][0]
         tell(as_json, f"schedule {name}: {cron}, by {chosen}", name=name, cron=cron, timer=chosen)
 
 

@@ -11,6 +11,7 @@ from cerebro_db.client.frames import Frame, frame
 from cerebro_db.client.grids import Grid, grids
 from cerebro_db.client.progress import shown_beside
 from cerebro_db.client.run import Run
+from cerebro_db.client.values import plain
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.connections import Connections, connections_of
 from cerebro_db.watching import reading
@@ -477,10 +478,9 @@ def _placed(
 
 
 def _bound(value: Any) -> Any:
-    """A value as a driver takes it: objects are JSON, tuples are lists."""
-    if isinstance(value, Mapping):
-        return json.dumps(value)
-    return list(value) if isinstance(value, tuple) else value
+    """A value as a driver takes it: objects are JSON, tuples and arrays are lists."""
+    value = plain(value)
+    return json.dumps(value) if isinstance(value, dict) else value
 
 
 def _plain(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cerebro_db.client.values import literal, plain
 from cerebro_db.configs.grids.parameters import COMPILE_KEYS, FIT_KEYS
 from cerebro_db.errors import InvalidArgument
 
@@ -25,7 +26,7 @@ def grids(grid: Grid | None) -> tuple[str, str]:
     Raises:
         InvalidArgument: there is none, or it has both forms.
     """
-    if not grid:
+    if grid is None or not len(grid):
         raise InvalidArgument(
             "grid: got none; allowed: parameters such as {'loss': ['mse'], 'lr': [0.1, 0.01]}"
         )
@@ -35,7 +36,7 @@ def grids(grid: Grid | None) -> tuple[str, str]:
         compile_grid, fit_grid = (grid.get(name, {}) for name in _BOTH)
         return _text(compile_grid), _text(fit_grid)
     fitting = {name: _listed(value) for name, value in grid.items() if name in FIT_KEYS}
-    return repr(_compiling(grid)), repr(fitting)
+    return literal(_compiling(grid), "grid"), literal(fitting, "grid")
 
 
 def _compiling(grid: Grid) -> dict[str, Any]:
@@ -55,8 +56,9 @@ def _compiling(grid: Grid) -> dict[str, Any]:
 
 
 def _listed(value: Any) -> Any:
-    return list(value) if isinstance(value, list | tuple) else [value]
+    found = plain(value)
+    return found if isinstance(found, list) else [found]
 
 
 def _text(grid: Any) -> str:
-    return grid if isinstance(grid, str) else repr(dict(grid))
+    return grid if isinstance(grid, str) else literal(dict(grid), "grid")

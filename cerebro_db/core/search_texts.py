@@ -128,7 +128,8 @@ def _of_hyperopt(given: dict[str, Any]) -> str:
     found = _ALGORITHMS.get(name.lower()) if isinstance(name, str) else None
     if found is None:
         raise InvalidArgument(
-            f"automl_params of {HYPEROPT}: got algorithm={shown(name)}; allowed: 'tpe', 'rand'"
+            f"automl_params of {HYPEROPT}: got algorithm={shown(name)}; allowed: "
+            f"{', '.join(map(repr, _ALGORITHMS))}"
         )
     return found
 
@@ -158,15 +159,22 @@ def schedule_of(r: int | None, eta: int | None, skip_last: int | None) -> list[B
     check_range("eta", eta, 2, MAX_EPOCHS, optional=False)
     check_range("skip_last", skip_last, 0, MAX_EPOCHS, optional=False)
     numbers = int(r or 0), int(eta or 0), int(skip_last or 0)
-    _check_brackets(*numbers, "schedule")
+    _check_brackets(*numbers)
     return brackets(*numbers)
 
 
-def _check_brackets(r: int, eta: int, skip_last: int, what: str) -> None:
+def _check_brackets(r: int, eta: int, skip_last: int, what: str = "") -> None:
+    """Refuse brackets of no rungs, or too many.
+
+    Args:
+        r, eta, skip_last: of the brackets.
+        what: whose parameters they are; empty where they are arguments of their own.
+    """
     most = largest_bracket(r, eta)
     if skip_last > most:
+        got = f"{what}: got skip_last={skip_last}" if what else f"skip_last: got {skip_last}"
         raise InvalidArgument(
-            f"{what}: got skip_last={skip_last}; allowed: 0 to {most}, as the largest bracket of "
+            f"{got}; allowed: 0 to {most}, as the largest bracket of "
             f"R={r}, eta={eta} has {most + 1} rungs"
         )
     # The first bracket alone may be too many to write down.
@@ -174,9 +182,9 @@ def _check_brackets(r: int, eta: int, skip_last: int, what: str) -> None:
     if count <= MAX_CONFIGURATIONS:
         count = sum(one.rungs[0].configurations for one in brackets(r, eta, skip_last))
     if count > MAX_CONFIGURATIONS:
+        got = f"{what}: got R={r}, eta={eta}," if what else f"r: got {r} with eta := {eta},"
         raise InvalidArgument(
-            f"{what}: got R={r}, eta={eta}, whose brackets have {count} configurations or more; "
-            f"allowed: {MAX_CONFIGURATIONS}",
+            f"{got} whose brackets have {count} configurations or more; allowed: {MAX_CONFIGURATIONS}",
             hint="a larger eta makes smaller brackets",
         )
 

@@ -43,12 +43,37 @@ SELECT current_database(),
        EXISTS (SELECT 1 FROM pg_catalog.pg_tables
                 WHERE schemaname = 'cerebro' AND tablename = 'catalog_migrations')
 """
+# Runs that somebody drives, as sql/prepare/050_alive.sql finds them.
+ALIVE = """
+SELECT r.run_id
+  FROM pg_catalog.pg_locks l
+  JOIN cerebro.catalog_runs r ON (l.classid::bigint << 32) | l.objid::bigint = r.lock_key AND l.pid = r.driver_pid
+ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND r.status IN ('starting', 'running')
+   AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
+ ORDER BY 1
+"""
+PAUSE = "SELECT cerebro.cerebro_pause({run_id})"
 SERVER_FACTS = """
 SELECT current_setting('server_version'),
        (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'plpython3u'),
        (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'pg_cron'),
        EXISTS (SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'pg_cron'),
        current_database(), current_setting('server_encoding')
+"""
+# What the catalog has of roles that are not here, by the name of the role; a query of texts.
+ADOPT = "SELECT cerebro._adopt()"
+UNOWNED = """
+SELECT k.name::text, concat_ws(', ',
+           CASE WHEN f.runs > 0 THEN f.runs || ' runs' END, CASE WHEN f.models > 0 THEN f.models || ' registered models' END,
+           CASE WHEN f.jobs > 0 THEN f.jobs || ' jobs' END, CASE WHEN f.schedules > 0 THEN f.schedules || ' schedules' END)
+  FROM cerebro.catalog_roles k
+  LEFT JOIN pg_catalog.pg_roles r ON r.oid = k.role
+ CROSS JOIN LATERAL (
+       SELECT (SELECT count(*) FROM cerebro.catalog_runs c WHERE c.owner = k.role) AS runs,
+              (SELECT count(*) FROM cerebro.catalog_models c WHERE c.owner = k.role) AS models,
+              (SELECT count(*) FROM cerebro.catalog_jobs c WHERE c.owner = k.role) AS jobs,
+              (SELECT count(*) FROM cerebro.catalog_schedules c WHERE c.owner = k.role) AS schedules) f
+ WHERE r.oid IS NULL AND f.runs + f.models + f.jobs + f.schedules > 0 ORDER BY 1
 """
 SUPERUSER = "SELECT current_user, current_setting('is_superuser')"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
@@ -58,11 +58,17 @@ def load_architectures(
     wrong = sorted(set(model_ids) - set(found)) or sorted({i for i in found if found.count(i) > 1})
     if wrong:
         raise InvalidArgument(
-            f"model_ids: got {wrong}; allowed: ids that {table.name} has exactly once",
+            f"model_id: got {_some(wrong)}; allowed: those that {table.name} has exactly once",
             hint=f"SELECT model_id FROM {table.name} shows those there are",
         )
     limits = ArchitectureLimits.of(settings)
     return {row[0]: _architecture(session, row, limits) for row in rows}
+
+
+def _some(model_ids: Sequence[int]) -> str:
+    """The first ones, as a text."""
+    more = f" and {len(model_ids) - 5} more" if len(model_ids) > 5 else ""
+    return ", ".join(map(str, model_ids[:5])) + more
 
 
 def _architecture(

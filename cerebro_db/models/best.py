@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -61,12 +63,13 @@ def best_of(session: Session, request: BestRequest) -> Best:
     """
     check_range("n", request.n, 1, MOST)
     run, spec = search_of(session, request.run_id)
-    trials = best_trials(spec, trials_of(session, run.run_id), request.n)
+    all_of_them = trials_of(session, run.run_id)
+    trials = best_trials(spec, all_of_them, request.n)
     if not trials:
         raise InvalidArgument(
-            f"run_id: got {run.run_id}, of which no trial has been measured yet; allowed: a search "
+            f"run_id: got {run.run_id}, of which {without_values(spec, all_of_them)}; allowed: a search "
             "with results",
-            hint="cerebro.trials shows how far each is",
+            hint="cerebro.trials shows how far each is, and what it has reached",
         )
     name = request.model_selection_table
     if name is None:
@@ -122,3 +125,28 @@ def best_trials(spec: SearchSpec, trials: Sequence[Trial], n: int | None = None)
     if n is None:
         n = len(order[0]) if len(spec.objectives) > 1 and order else 1
     return [known[key] for front in order for key in front][:n]
+
+
+def without_values(spec: SearchSpec, trials: Sequence[Trial]) -> str:
+    """Reason that no trial can be compared with others."""
+    kinds = Counter(_kind(one) for one in trials)
+    if kinds.keys() <= {"open"}:
+        return "no trial has been measured yet"
+    told = [f"{kinds[kind]} {words}" for kind, words in _KINDS.items() if kinds[kind]]
+    return f"no trial has a value of {spec.objectives[0].monitor}: " + (
+        ", ".join(told) or "there are none"
+    )
+
+
+_KINDS = {
+    "nan": "measured as NaN or infinite",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "open": "not measured",
+}
+
+
+def _kind(trial: Trial) -> str:
+    if trial.status in ("failed", "cancelled"):
+        return trial.status
+    return "nan" if trial.objectives and not all(map(math.isfinite, trial.objectives)) else "open"

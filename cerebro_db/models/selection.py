@@ -10,7 +10,7 @@ from cerebro_db.configs.architectures.architecture import check_architecture, wi
 from cerebro_db.configs.architectures.freezing import parse_freeze, with_frozen
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.grids import model_selection
-from cerebro_db.configs.grids.grid import Choices, Grid
+from cerebro_db.configs.grids.grid import Choices, Grid, parse_compile_grid, told_of_metrics
 from cerebro_db.configs.grids.model_selection import ConfigurationText, Suits
 from cerebro_db.configs.grids.parameters import CompileParams, parse_compile_params
 from cerebro_db.errors import (
@@ -142,7 +142,12 @@ def select(session: Session, request: GridRequest | ListRequest) -> Selected:
     name, _ = _target(session, request)
     lock(session, f"configurations of {name}")
     added = _written(session, request, models, rows)
-    return Selected(name, len(rows), added, suiting.told)
+    told = (
+        told_of_metrics(parse_compile_grid(str(request.compile_params_grid)))
+        if isinstance(request, GridRequest)
+        else None
+    )
+    return Selected(name, len(rows), added, (*suiting.told, *([told] if told else [])))
 
 
 def _check_given(name: str, value: str | None) -> None:

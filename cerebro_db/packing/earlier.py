@@ -200,7 +200,12 @@ def _check_methods(
             "so many categories of a column"
         )
     usual = EncodingRequest()
-    asked = replace(usual, excluded=request.excluded, max_categories=request.max_categories)
+    asked = replace(
+        usual,
+        excluded=request.excluded,
+        max_categories=request.max_categories,
+        min_coverage=request.min_coverage,
+    )
     if request == asked:
         return
     listed = ", ".join('"' + one.name.replace('"', '""') + '"' for one in recorded.columns)

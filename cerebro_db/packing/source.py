@@ -10,6 +10,7 @@ from cerebro_db.configs.images import ImageEncoding, ImageFormat
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.packing.encoding_plan import matched
 from cerebro_db.postgres.catalog import Catalog
+from cerebro_db.postgres.dialects.packing_extras import EQUALS
 from cerebro_db.postgres.encoding import encoded, expressions
 from cerebro_db.postgres.names import quote, shown_identifier
 from cerebro_db.postgres.packed import PackedTarget
@@ -99,6 +100,8 @@ class Target:
             classes themselves.
         told: type and text of the array of class values that the summary has, where these are others than
             those that rows are compared with.
+        equals: SQL operator by which classes are compared.
+        varies: whether values may be equal by it that are written otherwise, as in ``citext``.
     """
 
     column: Column
@@ -111,6 +114,8 @@ class Target:
     num_classes: int = 0
     places: int = 0
     told: tuple[str, str] | None = None
+    equals: str = EQUALS
+    varies: bool = False
 
     @property
     def may_be_one_hot(self) -> bool:
@@ -131,7 +136,14 @@ class Target:
         """The target as classes, of which there is one for each place of an array."""
         values = "{" + ",".join(map(str, range(places))) + "}"
         return replace(
-            self, kind="class", cast="integer", shape=(), values=values, found=places, places=places
+            self,
+            kind="class",
+            cast="integer",
+            shape=(),
+            values=values,
+            found=places,
+            places=places,
+            equals=EQUALS,
         )
 
     def with_classes(self, values: str, found: int, has_null: bool, wanted: int | None) -> Target:

@@ -161,7 +161,7 @@ class Surveyor:
             target, *more = [self._recognized(scan, one) for one in (target, *others.targets)]
             others = replace(others, targets=tuple(more))
             kind = target.cast if target.is_class else None
-            scan = replace(scan, target=_label(target), class_type=kind)
+            scan = replace(scan, target=_label(target), class_type=kind, equals=target.equals)
         found = replace(given, scan=scan, target=target, addresses=addresses, others=others)
         pairs = [
             self._looked_at(pair, places, num_classes[places[1]], training)
@@ -359,7 +359,8 @@ def extras_of(others: Others) -> tuple[Extra, ...]:
 
 def _extra(target: Target) -> Extra:
     kind = target.cast if target.is_class else None
-    return Extra(target.column.name, _label(target), kind, is_whole(target.column))
+    name, whole = target.column.name, is_whole(target.column)
+    return Extra(name, _label(target), kind, whole, target.equals)
 
 
 def _label(target: Target) -> str:
@@ -383,6 +384,8 @@ def scan_of(
         feature.image,
         weights,
         origins=(_origin(feature.column), _origin(target.column), _origin(weight)),
+        equals=target.equals,
+        varies=target.varies,
     )
 
 

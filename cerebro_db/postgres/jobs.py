@@ -260,6 +260,15 @@ class Schedules:
         sql = "SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'pg_cron'"
         return bool(self._session.run(sql))
 
+    @property
+    def may_use_pg_cron(self) -> bool:
+        """True if the caller may have it run statements in this database."""
+        sql = (
+            "SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') FROM pg_catalog.pg_extension e "
+            "JOIN pg_catalog.pg_namespace n ON n.nspname = 'cron' WHERE e.extname = 'pg_cron'"
+        )
+        return self._session.run(sql) == [(True,)]
+
     def database_of_pg_cron(self) -> str | None:
         """The database that the server's pg_cron works in; None where it is not loaded."""
         sql = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'cron.database_name'"

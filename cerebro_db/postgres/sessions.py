@@ -118,15 +118,23 @@ class Ticking:
 
 
 class _Reports:
-    """The notices of a connection that are reports of workers; all others are dropped."""
+    """The notices of a connection that are reports of workers; others are dropped, or kept where somebody wants them."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.others: list[str] | None = None
 
     def append(self, notice: str) -> None:
         """Take a notice, as the client library hands it over."""
         if TAG in notice:
             self.texts.append(notice)
+        elif self.others is not None:
+            self.others.append(_first_line_of(notice))
+
+
+def _first_line_of(notice: str) -> str:
+    """The message of a notice, without its severity."""
+    return told(notice.partition(":")[2].strip().partition("\n")[0])
 
 
 class Session(Ticking):
@@ -255,6 +263,16 @@ class Session(Ticking):
         found = list(self._reports.texts)
         self._reports.texts.clear()
         return found
+
+    @contextlib.contextmanager
+    def keeping_notices(self) -> Iterator[list[str]]:
+        """The notices of what is run inside, a line each."""
+        kept: list[str] = []
+        self._reports.others = kept
+        try:
+            yield kept
+        finally:
+            self._reports.others = None
 
     def heard(self) -> bool:
         """True if somebody has notified this session since the last time; it has nothing else to do."""

@@ -38,6 +38,7 @@ from cerebro_db.postgres.sessions import (
     StatementFailed,
 )
 from cerebro_db.runs.attempt import Attempt
+from cerebro_db.runs.configurations import frozen_notice
 from cerebro_db.runs.guards import (
     check_resumable,
     check_still_driven,
@@ -48,6 +49,7 @@ from cerebro_db.runs.guards import (
     reason_of,
     status_after,
 )
+from cerebro_db.runs.losses import notice_of_losses
 from cerebro_db.runs.memory import memory_workers, within_memory
 from cerebro_db.runs.request import FitRequest, Limits, check_seconds
 from cerebro_db.runs.requests import Stopped
@@ -180,9 +182,14 @@ class Drive:
 
     def _tell_strategy(self, setup: RunSetup) -> None:
         spec = setup.spec
+        if frozen := frozen_notice(setup.configurations, setup.models):
+            self._notify(frozen)
         line = told(spec.schedule, len(setup.packed.partitions), spec.rounds, spec.asynchrony)
         if line is not None:
             self._notify(line)
+        of_losses = None if setup.search is not None else notice_of_losses(setup.configurations)
+        if of_losses is not None:
+            self._notify(of_losses)
 
     def resume(self, run_id: int | None) -> int:
         """Drive a run that was begun some other time; returns its run_id."""

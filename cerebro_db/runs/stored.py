@@ -37,7 +37,7 @@ from cerebro_db.decide.plan import plan
 from cerebro_db.decide.search.recorded import Change, Recorded
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongRunStatus
 from cerebro_db.models.architectures import limits_of
-from cerebro_db.models.fit_checks import target_facts
+from cerebro_db.models.fit_checks import target_facts, with_counts
 from cerebro_db.postgres.catalog import (
     GOING_ON,
     QUEUED,
@@ -51,7 +51,7 @@ from cerebro_db.postgres.control import transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import StateTables
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import MOVED, PackedTable, packed_of
+from cerebro_db.postgres.packed import PackedTable, packed_of
 from cerebro_db.postgres.packed import fingerprint as packed_fingerprint
 from cerebro_db.postgres.records import ADD, CLONE, PROMOTE, STOP, DecisionRow, decisions_of
 from cerebro_db.postgres.rounds import copy_rounds
@@ -225,6 +225,8 @@ def load_setup(
     stored = [one for one, _, _ in catalog.configurations(run.run_id)]
     sql = dialect.training
     search = None if row.search is None else SearchSpec.from_text(row.search)
+    texts = [one.fit_params for one in stored]
+    texts += [] if search is None else [search.space.fit_params_grid]
     chosen = parse_strategy(row.schedule, row.strategy_params)
     setup = RunSetup(
         spec=RunSpec(
@@ -256,7 +258,7 @@ def load_setup(
             _configuration(one, models[one.model_id], row, added.get(one.mst_key))
             for one in _ticking(session, stored)
         ),
-        targets=target_facts(packed),
+        targets=with_counts(session, packed, target_facts(packed), texts),
         threads=row.threads,
         use_caching=row.use_caching,
         replaces=row.warm_start,
@@ -343,12 +345,18 @@ def check_unchanged(
         _check_print(session, validation, run.row.validation_print, "validation_table")
 
 
+# In the place of fingerprints where a dump was restored: it has the rows that the run had, with numbers of their own.
+_RESTORED = "restored"
+
+
 def _check_print(session: Session, packed: PackedTable, before: str | None, role: str) -> None:
+    if before == _RESTORED:
+        return
     if packed_fingerprint(session, packed, before) != before:
         raise InvalidData(
             f"{role}: {packed.relation.name} has been changed since the run began; "
             "allowed: to go on with the same rows only",
-            hint=f"start a new run. Where nobody has changed it {MOVED}",
+            hint="start a new run",
         )
 
 

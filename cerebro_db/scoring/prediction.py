@@ -230,7 +230,7 @@ def _answer(
 ROLE = "model_arch_table"
 TARGET = "dependent_var"
 # How it was compiled elsewhere is not known; predicting needs to know what the outputs are only.
-_LOSSES = {"float": "mse", "binary": "binary_crossentropy", "class": "categorical_crossentropy"}
+_LOSSES = {"float": "mse", "binary": "BinaryCrossentropy", "class": "CategoricalCrossentropy"}
 
 
 @dataclass(frozen=True)
@@ -250,6 +250,7 @@ class ByomRequest:
     dependent_count: int | None = 1
     num_workers: int | None = None
     replace: bool | None = False
+    from_logits: bool | None = False
 
     @property
     def divisor(self) -> float:
@@ -321,7 +322,8 @@ def _asked(table: Relation, model: Architecture, request: ByomRequest) -> Asked:
     values = tuple(_class_values(*one) for one in zip(given, outputs, strict=True))
     kinds = [_kind(*one) for one in zip(values, outputs, strict=True)]
     first, *more = [_target(*one) for one in zip(values, outputs, strict=True)]
-    losses = [f"'{_LOSSES[kind]}'" for kind in kinds]
+    logits = "(from_logits=True)" if request.from_logits else ""
+    losses = [f"{_LOSSES[kind]}{logits}" if kind != "float" else "'mse'" for kind in kinds]
     targets = replace(first, more=tuple(more))
     task = {
         "mst_key": model.model_id,
@@ -334,6 +336,7 @@ def _asked(table: Relation, model: Architecture, request: ByomRequest) -> Asked:
         "jit": False,
         "steps_per_call": 1,
         "format": "weights",
+        **({} if request.from_logits else {"unsure": request.prediction.wanted.answer.value}),
     }
     stored = StoredModel(table.name, "model_id", "model_weights", chunk=None)
     member = Member(task, stored, model.model_id)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from cerebro_db.errors import CerebroError
-from cerebro_db.install.sources import sql_directory
+from cerebro_db.server.declarations import Declaration
+from cerebro_db.server.signatures import signatures
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,11 +23,12 @@ def entry(function: Callable[P, R]) -> Callable[P, R]:
     return function
 
 
-def entry_of(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def entry_of(name: str, how: Declaration) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """The same for what users call; no error of it is without a hint.
 
     Args:
         name: of the SQL function, whose arguments are shown where there is no better hint.
+        how: whether jobs may call it.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -39,19 +40,16 @@ def entry_of(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 error.hint = error.hint or error.last_resort or usage(name, error.message)
                 raise
 
+        vars(wrapper)["declaration"] = how
         return entry(wrapper)
 
     return decorate
 
 
-# Of the text that an installation is made of: asking the server for it would need a statement, in a
-# session whose transaction may have failed, and which on some servers may run none.
-_DEFINITION = re.compile(
-    r"^CREATE OR REPLACE FUNCTION cerebro\.(cerebro_\w+)\((.*?)\)\s*(?:RETURNS|LANGUAGE)\s",
-    re.M | re.S,
-)
-_OUTPUT = re.compile(r",?\s*OUT [^,]*")
-_COMMA = re.compile(r", ?(?![^(]*\))")
+def declaration_of(function: Callable[..., object]) -> Declaration | None:
+    """What an entry is declared as; None for what users do not call."""
+    found: Declaration | None = vars(function).get("declaration")
+    return found
 
 
 _MOST_SHOWN = 8
@@ -63,7 +61,11 @@ def usage(name: str, message: str | None = None) -> str | None:
     Overloads whose arguments have other names are there too, after "or"; of others the first. Where
     there are many arguments, a message is given only those that it begins with, or which must be given.
     """
-    shown = [_shown(name, one, message) for one in _signatures().get(name, {}).values()]
+    # Of those with the same names the first.
+    found: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for one in signatures().get(name, ()):
+        found.setdefault(tuple(one.arguments), tuple(a.text for a in one.arguments.values()))
+    shown = [_shown(name, one, message) for one in found.values()]
     return " or ".join(shown) or None
 
 
@@ -86,21 +88,3 @@ def _left_out(arguments: tuple[str, ...], kept: list[str]) -> tuple[str, ...]:
         elif found[-1:] != ["..."]:
             found.append("...")
     return tuple(found)
-
-
-@functools.cache
-def _signatures() -> dict[str, dict[tuple[str, ...], tuple[str, ...]]]:
-    """The arguments of each function by their names."""
-    found: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}
-    try:
-        texts = [
-            path.read_text("utf-8") for path in sorted((sql_directory() / "objects").glob("*"))
-        ]
-    except (OSError, StopIteration):  # the folder has gone since: there is no hint, then
-        return found
-    for name, arguments in _DEFINITION.findall("\n".join(texts)):
-        text = " ".join(_OUTPUT.sub("", arguments).split())
-        shown = tuple(one for one in _COMMA.split(text) if one)
-        names = tuple(one.split()[0] for one in shown)
-        found.setdefault(name, {}).setdefault(names, shown)
-    return found

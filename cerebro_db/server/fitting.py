@@ -11,11 +11,18 @@ from cerebro_db.runs.driver import drive_on, fit_multiple
 from cerebro_db.runs.driver import resume as resume_run
 from cerebro_db.runs.request import FitRequest, Limits
 from cerebro_db.server.caller import refuse_read_only
+from cerebro_db.server.declarations import CHANGES, Scheduled
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
 
+_FIT = Scheduled(
+    "model_output_table",
+    reads=("source_table", "validation_table", "model_selection_table", "model_arch_table"),
+    steps="fit",
+)
 
-@entry_of("cerebro_fit_multiple")
+
+@entry_of("cerebro_fit_multiple", _FIT)
 def fit(
     plpy: Any,
     gd: dict[str, Any],
@@ -33,7 +40,7 @@ def fit(
     return _fitted(host, request)
 
 
-@entry_of("cerebro_fit")
+@entry_of("cerebro_fit", _FIT)
 def fit_one(
     plpy: Any,
     gd: dict[str, Any],
@@ -63,7 +70,7 @@ def _fitted(host: Host, request: FitRequest) -> int:
     return fit_multiple(host.pool, host.dialect, request, host.notice, registered=registered)
 
 
-@entry_of("cerebro_resume")
+@entry_of("cerebro_resume", CHANGES)
 def resume(
     plpy: Any,
     gd: dict[str, Any],
@@ -97,7 +104,7 @@ def resume(
     return resume_run(host.pool, host.dialect, run_id, limits, host.notice, registered=registered)
 
 
-@entry_of("cerebro_resume")
+@entry_of("cerebro_resume", CHANGES)
 def go_on(
     plpy: Any,
     gd: dict[str, Any],
@@ -113,21 +120,21 @@ def go_on(
     return drive_on(host.pool, host.dialect, run_id, limits, host.notice)
 
 
-@entry_of("cerebro_cancel")
+@entry_of("cerebro_cancel", CHANGES)
 def cancel(plpy: Any, gd: dict[str, Any], run_id: int | None, mst_key: int | None) -> str:
     """Stop a run, or one of its configurations."""
     host = _asking(plpy, gd)
     return lifecycle.cancel(host.pool, run_id, mst_key)
 
 
-@entry_of("cerebro_pause")
+@entry_of("cerebro_pause", CHANGES)
 def pause(plpy: Any, gd: dict[str, Any], run_id: int | None) -> str:
     """Stop a run such that its call returns."""
     host = _asking(plpy, gd)
     return lifecycle.pause(host.pool, run_id)
 
 
-@entry_of("cerebro_drop_run")
+@entry_of("cerebro_drop_run", CHANGES)
 def drop_run(plpy: Any, gd: dict[str, Any], run_id: int | None) -> None:
     """Forget a run and remove its states."""
     host = Host.of(plpy, gd)
@@ -135,7 +142,7 @@ def drop_run(plpy: Any, gd: dict[str, Any], run_id: int | None) -> None:
         lifecycle.drop_run(session, host.dialect, run_id)
 
 
-@entry_of("cerebro_vacuum")
+@entry_of("cerebro_vacuum", CHANGES)
 def vacuum(plpy: Any, gd: dict[str, Any], older_than: float | None) -> list[tuple[int | None, int]]:
     """Remove the states of runs that stopped long ago."""
     host = Host.apart(plpy, gd)

@@ -11,10 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.configs.messages import shown
 from cerebro_db.errors import (
     CerebroError,
-    InvalidArgument,
     RunCancelled,
     RunInterrupted,
     Unexpected,
@@ -31,7 +29,7 @@ from cerebro_db.runs import lifecycle
 from cerebro_db.runs.driver import drive_on
 from cerebro_db.runs.guards import status_after
 from cerebro_db.runs.promotion import promote_if_better
-from cerebro_db.server.job_calls import FUNCTIONS, RESUME, limits_of
+from cerebro_db.server.job_calls import RESUME, RUN, Function, function_of, limits_of, made_in
 
 QUEUE = "queue of jobs"  # subject of the lock of who looks for room in it
 FORGET = "keep_runs"  # the call of a job that removes what is older than is kept
@@ -199,19 +197,25 @@ class JobDriver:
         course = self._jobs.course(job.job_id)
         run_id, last = course.run_id, course.last_run
         for name, given in job.calls[course.done :]:
-            run_id = self._begun(host, name, given, run_id)
-            if run_id is not None:
-                status, error = self._driven(host, run_id, name, given)
-                if status != "finished":
-                    return status, error
-                run_id, last = None, run_id
+            run_id = self._begun(host, name, given, run_id, last)
+            if run_id is None:
+                continue
+            status, error = self._driven(host, run_id, name, given)
+            if status != "finished":
+                return status, error
+            run_id, last = None, run_id
             self._jobs.log(job.job_id, "done", last)
         if job.on_success is not None and last is not None:
             self._compete(host, last, job.on_success)
         return "finished", None
 
     def _begun(
-        self, host: Surroundings, name: str, given: Mapping[str, Any], run_id: int | None
+        self,
+        host: Surroundings,
+        name: str,
+        given: Mapping[str, Any],
+        run_id: int | None,
+        last: int | None,
     ) -> int | None:
         """Make a call; the run that is left to be driven, or None where all is done.
 
@@ -220,22 +224,41 @@ class JobDriver:
             name: of the function.
             given: its arguments; whoever owns a job may have written anything.
             run_id: that the call has registered already, if it has.
+            last: the run of a call before.
         """
-        function = FUNCTIONS.get(name)
         if name == FORGET:
             self._forget()
+            self._jobs.log(self._job_id, "done", last)
             return None
-        if function is None:
-            if name != RESUME or run_id is None:
-                raise InvalidArgument(f"calls: got the function {shown(name)}")
+        if name == RESUME and run_id is not None:
             return run_id
-        checked = function.checked(name, given)
-        if function.work is not None:
-            function.work(host, checked)
+        function = function_of(name)
+        checked = function.checked(given, has_run=last is not None)
+        steps = function.steps
+        if steps is not None and steps.queue is not None:
+            return run_id or steps.queue(host, checked, self._registered)
+        if steps is not None and steps.work is not None:
+            steps.work(host, checked)
+            self._jobs.log(self._job_id, "done", last)
             return None
-        if run_id is None and function.queue is not None:
-            return function.queue(host, checked, self._registered)
-        return run_id
+        self._called(host, function, checked, last)
+        return None
+
+    def _called(
+        self, host: Surroundings, function: Function, given: dict[str, Any], last: int | None
+    ) -> None:
+        """Call a function, and write down that it is done with what it has done."""
+        if last is not None and RUN in function.arguments:
+            given.setdefault(RUN, last)
+        with (
+            control_session(self._pool, None) as session,
+            session.keeping_notices() as notices,
+            transaction(session),
+        ):
+            made_in(session, host, function, given)
+            Jobs(session).log(self._job_id, "done", last)
+        for message in notices:
+            self.told(message)
 
     def _compete(self, host: Surroundings, run_id: int, alias: str) -> None:
         version = promote_if_better(host, run_id, alias)

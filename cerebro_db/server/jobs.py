@@ -21,16 +21,17 @@ from cerebro_db.errors import (
 )
 from cerebro_db.postgres.catalog import GOING_ON, QUEUED, Catalog
 from cerebro_db.postgres.control import control_session, lock, transaction
-from cerebro_db.postgres.jobs import OPEN, Jobs, Schedule, Schedules
+from cerebro_db.postgres.jobs import OPEN, Calls, Jobs, Schedule, Schedules
 from cerebro_db.postgres.names import literal
 from cerebro_db.postgres.sessions import POLL_SECONDS, Session, StatementFailed
 from cerebro_db.runs.driver import queue_again
 from cerebro_db.runs.promotion import promote_if_better, promotion_of
 from cerebro_db.runs.request import Limits
 from cerebro_db.server.caller import refuse_read_only
+from cerebro_db.server.declarations import ATTENDED, CHANGES
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.host import Host, reached_as
-from cerebro_db.server.job_calls import FUNCTIONS, RESUME, check_calls, resume_limits
+from cerebro_db.server.job_calls import RESUME, check_calls, function_of, resume_limits
 from cerebro_db.server.job_driver import QUEUE, JobDriver, session_of
 
 LOWEST, HIGHEST = -100, 100
@@ -39,8 +40,8 @@ _START_SECONDS = 5.0  # between looks of who waits for jobs that nobody has star
 _ANSWER_SECONDS = 30.0
 _MOST_NAME = 63
 _OTHER_TIMERS = (
-    "or leave the timer to the operating system: cerebro schedule --print writes the line for crontab or the "
-    "systemd timer, and cerebro daemon is a timer itself"
+    "or timer := 'daemon', for the program cerebro daemon, which must run then; or timer := 'crontab', for the line of "
+    "crontab or the systemd timer that cerebro schedule --print writes"
 )
 Given = dict[str, Any]
 # As cron and pg_cron have them; a step follows an asterisk or a range.
@@ -66,9 +67,10 @@ def submitted_run(host: Host, name: str, given: Given, priority: int | None) -> 
     def queued(session: Session, run_id: int) -> None:
         _queue(session, host, name, given, placed, run_id)
 
-    queue = FUNCTIONS[name].queue
-    assert queue is not None
-    run_id = queue(host, given, queued)
+    steps = function_of(name).steps
+    assert steps is not None
+    assert steps.queue is not None
+    run_id = steps.queue(host, given, queued)
     _start(host)
     return run_id
 
@@ -89,7 +91,9 @@ def submitted_resume(host: Host, run_id: int | None, given: Given, priority: int
 def submitted_call(host: Host, name: str, given: Given, priority: int | None) -> int:
     """Check a call that makes no run, and leave it to a driver of its own; returns the job_id."""
     placed = _checked_priority(priority)
-    FUNCTIONS[name].check(host, given)
+    steps = function_of(name).steps
+    assert steps is not None
+    steps.check(host, given)
     with control_session(host.pool, None) as session, transaction(session):
         job_id = _queue(session, host, name, given, placed)
     _start(host)
@@ -141,8 +145,28 @@ def work(plpy: Any, gd: dict[str, Any], job_id: int, role: str) -> bool:
     return True
 
 
+@entry_of("cerebro_submit", ATTENDED)
+def submit(
+    plpy: Any, gd: dict[str, Any], calls: str | None, on_success: str | None, priority: int | None
+) -> int:
+    """Check calls, and leave them to a driver of their own; returns the job_id."""
+    host = Host.apart(plpy, gd)
+    placed = _checked_priority(priority)
+    parsed = _parsed(calls)
+    if on_success is not None:
+        _check_success(parsed, on_success)
+    check_calls(host, parsed, repeated=False)
+    with control_session(host.pool, None) as session, transaction(session):
+        jobs = Jobs(session)
+        told = session_of(host.search_path, host.pool.caller)
+        job_id = jobs.add(parsed, told, placed, on_success=on_success)
+        jobs.log(job_id, "queued")
+    _start(host)
+    return job_id
+
+
 # -- waiting, cancelling -----------------------------------------------------------
-@entry_of("cerebro_wait")
+@entry_of("cerebro_wait", ATTENDED)
 def wait_for(
     plpy: Any, gd: dict[str, Any], what: str, number: int | None, seconds: float | None
 ) -> str:
@@ -184,7 +208,7 @@ def _stands(session: Session, what: str, number: int | None) -> tuple[str, bool]
     return run.status, run.status not in GOING_ON and not jobs.of_run(run.run_id)
 
 
-@entry_of("cerebro_cancel_job")
+@entry_of("cerebro_cancel_job", ATTENDED)
 def cancel(plpy: Any, gd: dict[str, Any], job_id: int | None) -> str:
     """Stop a job; returns its status afterwards."""
     host = Host.of(plpy, gd)
@@ -230,16 +254,21 @@ def _end_waiting(session: Session, job_id: int) -> None:
 
 
 # -- promotion -------------------------------------------------------------------
-@entry_of("cerebro_promote_if_better")
+@entry_of("cerebro_promote_if_better", CHANGES)
 def promote(
-    plpy: Any, gd: dict[str, Any], run_id: int | None, model: str | None, mst_key: int | None
+    plpy: Any,
+    gd: dict[str, Any],
+    run_id: int | None,
+    model: str | None,
+    mst_key: int | None,
+    validation_table: str | None,
 ) -> int | None:
     """Let the best model of a run have an alias, if it is better than what has it."""
-    return promote_if_better(Host.apart(plpy, gd), run_id, model, mst_key)
+    return promote_if_better(Host.apart(plpy, gd), run_id, model, mst_key, validation_table)
 
 
 # -- schedules -------------------------------------------------------------------
-@entry_of("cerebro_schedule")
+@entry_of("cerebro_schedule", ATTENDED)
 def schedule(
     plpy: Any,
     gd: dict[str, Any],
@@ -259,12 +288,12 @@ def schedule(
         session_of(host.search_path, host.pool.caller),
         on_success,
         _checked_priority(priority),
-        _checked_timer(timer),
+        _checked_timer(timer) if timer is not None else _timer_there(host),
     )
     _check_timed(one.cron, one.timer)
     if on_success is not None:
-        _check_success(one)
-    check_calls(host, one.calls)
+        _check_success(one.calls, on_success)
+    check_calls(host, one.calls, repeated=True)
     with control_session(host.pool, None) as session:
         schedules = Schedules(session)
         if one.timer == "pg_cron":
@@ -276,7 +305,7 @@ def schedule(
                 _plan(schedules, one)
 
 
-@entry_of("cerebro_unschedule")
+@entry_of("cerebro_unschedule", ATTENDED)
 def unschedule(plpy: Any, gd: dict[str, Any], name: str | None) -> None:
     """End a schedule."""
     host = Host.apart(plpy, gd)
@@ -285,7 +314,7 @@ def unschedule(plpy: Any, gd: dict[str, Any], name: str | None) -> None:
         _forget(schedules, schedules.known(name).name)
 
 
-@entry_of("cerebro_start_schedule")
+@entry_of("cerebro_start_schedule", ATTENDED)
 def start_schedule(plpy: Any, gd: dict[str, Any], name: str | None) -> int | None:
     """Make the calls of a schedule as a job, unless the one before still goes on; returns the job_id."""
     host = Host.apart(plpy, gd)
@@ -416,9 +445,21 @@ def _check_timed(cron: str, timer: str) -> None:
     )
 
 
-def _checked_timer(timer: str | None) -> str:
+def _checked_timer(timer: str) -> str:
     check_choice("timer", timer, TIMERS)
-    return str(timer)
+    return timer
+
+
+def _timer_there(host: Host) -> str:
+    """pg_cron where this database has it and the caller may use it, else the daemon."""
+    with control_session(host.pool, None) as session:
+        if Schedules(session).may_use_pg_cron:
+            return "pg_cron"
+    host.notice(
+        "timer: 'daemon', as pg_cron is not in this database, or not for this role; the schedule is started while "
+        "the program cerebro daemon runs"
+    )
+    return "daemon"
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -439,14 +480,12 @@ def _parsed(calls: str | None) -> list[tuple[str, dict[str, Any]]]:
     if not isinstance(found, _Pairs) or not found:
         got = "NULL" if calls is None else shown(calls)
         raise InvalidArgument(f"calls: got {got}; allowed: an object of calls, such as {example}")
-    parsed = []
+    parsed: list[tuple[str, dict[str, Any]]] = []
+    has_run = False
     for name, given in found:
-        function = FUNCTIONS.get(name)
-        if function is None:
-            raise InvalidArgument(
-                f"calls: got the function {shown(name)}; allowed: {', '.join(FUNCTIONS)}"
-            )
-        parsed.append((name, function.checked(name, _as_object(name, given))))
+        function = function_of(name)
+        parsed.append((name, function.checked(_as_object(name, given), has_run=has_run)))
+        has_run = has_run or function.makes_run
     return parsed
 
 
@@ -457,24 +496,31 @@ def _as_object(name: str, given: object) -> object:
     for argument, value in given:
         if argument in found:
             raise InvalidArgument(f"{name}: {argument}: got it twice; allowed: once")
-        found[argument] = value
+        found[argument] = _plain(value)
     return found
 
 
-def _check_success(one: Schedule) -> None:
+def _plain(value: object) -> object:
+    """A value without the order of its members."""
+    if isinstance(value, _Pairs):
+        return {name: _plain(one) for name, one in value}
+    return [_plain(one) for one in value] if isinstance(value, list) else value
+
+
+def _check_success(calls: Calls, on_success: str) -> None:
     """Refuse an alias for which the calls make no model, or nothing to compare it by.
 
     Raises:
         InvalidArgument: that is so.
     """
-    promotion_of(one.on_success, "on_success")
-    runs = [given for name, given in one.calls if FUNCTIONS[name].queue is not None]
+    promotion_of(on_success, "on_success")
+    runs = [given for name, given in calls if function_of(name).makes_run]
     if not runs:
         raise InvalidArgument(
-            f"on_success: got {shown(one.on_success)}, and no call that trains; allowed with one"
+            f"on_success: got {shown(on_success)}, and no call that trains; allowed with one"
         )
     if runs[-1].get("validation_table") is None:
         raise InvalidArgument(
-            f"on_success: got {shown(one.on_success)}, and no validation_table; allowed with one, by which "
+            f"on_success: got {shown(on_success)}, and no validation_table; allowed with one, by which "
             "models are compared"
         )

@@ -17,6 +17,7 @@ from cerebro_db.models.loading import FileRequest, LoadRequest
 from cerebro_db.models.selection import GridRequest, ListRequest
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.computing import Tick, compute
+from cerebro_db.server.declarations import CHANGES, READS, Scheduled
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.host import Host
 from cerebro_db.server.limits import bind
@@ -28,7 +29,7 @@ from cerebro_db.training.functions import distribution_of, imported, places_of
 _MAX_SIZE = 2**31 - 1
 
 
-@entry_of("cerebro_load_model")
+@entry_of("cerebro_load_model", Scheduled(reads=("packed_table",)))
 def load_model(
     plpy: Any,
     gd: dict[str, Any],
@@ -48,7 +49,7 @@ def load_model(
         return loading.load_model(session, host.pool, request)
 
 
-@entry_of("cerebro_load_model_file")
+@entry_of("cerebro_load_model_file", CHANGES)
 def load_model_file(
     plpy: Any,
     gd: dict[str, Any],
@@ -64,7 +65,7 @@ def load_model_file(
         return loading.load_model_file(session, host.pool, request)
 
 
-@entry_of("cerebro_delete_model")
+@entry_of("cerebro_delete_model", CHANGES)
 def delete_model(
     plpy: Any, gd: dict[str, Any], model_arch_table: str | None, model_id: int | None
 ) -> None:
@@ -74,13 +75,15 @@ def delete_model(
     plpy.notice(done)
 
 
-@entry_of("cerebro_generate_configs")
+@entry_of(
+    "cerebro_generate_configs", Scheduled("model_selection_table", reads=("model_arch_table",))
+)
 def generate_configs(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
     """Write the configurations of a grid, or of a random search."""
     _select(plpy, GridRequest(**given))
 
 
-@entry_of("cerebro_load_configs")
+@entry_of("cerebro_load_configs", Scheduled("model_selection_table", reads=("model_arch_table",)))
 def load_configs(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
     """Write every combination of what is listed."""
     _select(plpy, ListRequest(**given))
@@ -118,7 +121,7 @@ def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, model_weights: bytes
     return compute(plpy, work)
 
 
-@entry_of("cerebro_mlp")
+@entry_of("cerebro_mlp", READS)
 def mlp(plpy: Any, gd: dict[str, Any], **given: Any) -> str:
     """The JSON of a multilayer perceptron."""
     return nets.mlp(**given)
@@ -192,7 +195,7 @@ def _names(plpy: Any) -> list[str]:
     return [row["name"] for row in plpy.execute(_KNOWN)]
 
 
-@entry_of("cerebro_register_function")
+@entry_of("cerebro_register_function", CHANGES)
 def register_function(plpy: Any, gd: dict[str, Any], name: str | None, path: str | None) -> None:
     """Let a name mean a function of an installed package.
 
@@ -216,7 +219,7 @@ def register_function(plpy: Any, gd: dict[str, Any], name: str | None, path: str
         session.run(_ADD, (name, path, package, version, places))
 
 
-@entry_of("cerebro_register_expression")
+@entry_of("cerebro_register_expression", CHANGES)
 def register_expression(
     plpy: Any, gd: dict[str, Any], name: str | None, expression: str | None
 ) -> None:
@@ -247,7 +250,7 @@ def _check_free(plpy: Any, name: str) -> None:
         )
 
 
-@entry_of("cerebro_unregister_function")
+@entry_of("cerebro_unregister_function", CHANGES)
 def unregister_function(plpy: Any, gd: dict[str, Any], name: str | None) -> None:
     """Free a name.
 

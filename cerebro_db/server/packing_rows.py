@@ -16,6 +16,7 @@ from cerebro_db.configs.images import (
 )
 from cerebro_db.configs.messages import check_divisor
 from cerebro_db.server.computing import Tick, compute
+from cerebro_db.server.declarations import READS
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.settings import settings_of
 from cerebro_db.server.training import checked
@@ -101,7 +102,7 @@ def fault(
     return _of_image(plpy, images.image_fault, data, _image(shape, format, max_pixels))
 
 
-@entry_of("cerebro_image_array")
+@entry_of("cerebro_image_array", READS)
 def values(
     plpy: Any,
     gd: dict[str, Any],

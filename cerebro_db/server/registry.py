@@ -11,13 +11,14 @@ from cerebro_db.models.export import ExportRequest
 from cerebro_db.models.registry import RegisterRequest
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.computing import Tick, computing
+from cerebro_db.server.declarations import CHANGES, READS
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.host import Host
 from cerebro_db.server.memory import recall
 from cerebro_db.server.training import take_joined
 
 
-@entry_of("cerebro_register_model")
+@entry_of("cerebro_register_model", CHANGES)
 def register(
     plpy: Any,
     gd: dict[str, Any],
@@ -33,7 +34,7 @@ def register(
         return registry.register(session, request)
 
 
-@entry_of("cerebro_set_alias")
+@entry_of("cerebro_set_alias", CHANGES)
 def set_alias(
     plpy: Any, gd: dict[str, Any], name: str | None, alias: str | None, version: int | None
 ) -> None:
@@ -42,7 +43,7 @@ def set_alias(
         registry.set_alias(session, name, alias, version)
 
 
-@entry_of("cerebro_rollback_alias")
+@entry_of("cerebro_rollback_alias", CHANGES)
 def rollback_alias(
     plpy: Any, gd: dict[str, Any], name: str | None, alias: str | None
 ) -> int | None:
@@ -51,7 +52,7 @@ def rollback_alias(
         return registry.rollback_alias(session, name, alias)
 
 
-@entry_of("cerebro_describe_model")
+@entry_of("cerebro_describe_model", CHANGES)
 def describe(
     plpy: Any, gd: dict[str, Any], name: str | None, description: str | None, tags: str | None
 ) -> None:
@@ -60,28 +61,28 @@ def describe(
         registry.describe(session, name, description, tags)
 
 
-@entry_of("cerebro_grant_model")
+@entry_of("cerebro_grant_model", CHANGES)
 def grant(plpy: Any, gd: dict[str, Any], name: str | None, role: str | None) -> None:
     """Let a role use a model."""
     with caller_session(plpy, writes=True) as session:
         registry.grant(session, name, role)
 
 
-@entry_of("cerebro_revoke_model")
+@entry_of("cerebro_revoke_model", CHANGES)
 def revoke(plpy: Any, gd: dict[str, Any], name: str | None, role: str | None) -> None:
     """Take a grant back."""
     with caller_session(plpy, writes=True) as session:
         registry.revoke(session, name, role)
 
 
-@entry_of("cerebro_drop_model")
+@entry_of("cerebro_drop_model", CHANGES)
 def drop(plpy: Any, gd: dict[str, Any], name: str | None, version: int | None) -> None:
     """Remove a version or a model."""
     with caller_session(plpy, writes=True) as session:
         registry.drop(session, name, version)
 
 
-@entry_of("cerebro_export")
+@entry_of("cerebro_export", READS)
 def export(
     plpy: Any,
     gd: dict[str, Any],

@@ -11,24 +11,28 @@ from cerebro_db.scoring import evaluation, prediction
 from cerebro_db.scoring.evaluation import EvaluationRequest
 from cerebro_db.scoring.prediction import ByomRequest, PredictionRequest
 from cerebro_db.server.caller import caller_session
+from cerebro_db.server.declarations import CHANGES, READS, Scheduled
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
 from cerebro_db.server.jobs import submitted_call
 
+_SCORE = Scheduled("output_table", reads=("model_table", "test_table"))
+_PREDICT = Scheduled("output_table", reads=("model_table", "test_table"), steps="predict")
 
-@entry_of("cerebro_evaluate")
+
+@entry_of("cerebro_evaluate", _SCORE)
 def evaluate(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
     """Score models on a packed table."""
     evaluation.evaluate(Host.apart(plpy, gd), EvaluationRequest(**given))
 
 
-@entry_of("cerebro_confusion_matrix")
+@entry_of("cerebro_confusion_matrix", _SCORE)
 def confusion_matrix(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
     """Count which classes models take for which, on a packed table."""
     evaluation.confusion_matrix(Host.apart(plpy, gd), EvaluationRequest(**given))
 
 
-@entry_of("_curves")
+@entry_of("_curves", READS)
 def curves(
     plpy: Any,
     gd: dict[str, Any],
@@ -41,7 +45,7 @@ def curves(
     return json.dumps(scored_curves.curves(host, model_table, test_table, mst_key))
 
 
-@entry_of("cerebro_predict")
+@entry_of("cerebro_predict", _PREDICT)
 def predict(
     plpy: Any,
     gd: dict[str, Any],
@@ -58,13 +62,15 @@ def predict(
     return None
 
 
-@entry_of("cerebro_predict_byom")
+@entry_of(
+    "cerebro_predict_byom", Scheduled("output_table", reads=("model_arch_table", "test_table"))
+)
 def predict_byom(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
     """Ask a model that was trained elsewhere."""
     prediction.predict_byom(Host.apart(plpy, gd), ByomRequest(**given))
 
 
-@entry_of("cerebro_drop_outputs")
+@entry_of("cerebro_drop_outputs", CHANGES)
 def drop_outputs_of(plpy: Any, gd: dict[str, Any], output_table: str | None) -> list[str]:
     """Drop an output table and what is beside it."""
     with caller_session(plpy, writes=True) as session:

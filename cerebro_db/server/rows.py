@@ -26,6 +26,7 @@ from cerebro_db.scoring.prediction_models import Asked, models_of_table, shown_c
 from cerebro_db.server import network
 from cerebro_db.server.caller import INT4, OID, TEXT, caller_session
 from cerebro_db.server.computing import Tick, compute
+from cerebro_db.server.declarations import READS
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
 from cerebro_db.server.limits import bind
@@ -158,7 +159,7 @@ _OF_NAMES_AND_RIGHTS = ("42", "3F")
 Answer = tuple[str | None, float | None, list[float]]
 
 
-@entry_of("cerebro_predict_row")
+@entry_of("cerebro_predict_row", READS)
 def predict_row(
     plpy: Any,
     gd: dict[str, Any],
@@ -175,7 +176,7 @@ def predict_row(
     return _shown(plpy, gd, loaded.model.class_kinds, [answer])[0]
 
 
-@entry_of("cerebro_predict_outputs")
+@entry_of("cerebro_predict_outputs", READS)
 def predict_outputs(
     plpy: Any,
     gd: dict[str, Any],

@@ -17,12 +17,19 @@ from cerebro_db.runs.searches import search as runs
 from cerebro_db.runs.searches.arguments import SearchArguments
 from cerebro_db.runs.searches.steering import changed_trial, narrowed_space
 from cerebro_db.server.caller import caller_session, refuse_read_only
+from cerebro_db.server.declarations import CHANGES, READS, Scheduled
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
 from cerebro_db.server.jobs import submitted_run
 
+_SEARCH = Scheduled(
+    "model_output_table",
+    reads=("source_table", "validation_table", "model_arch_table"),
+    steps="search",
+)
 
-@entry_of("cerebro_search")
+
+@entry_of("cerebro_search", _SEARCH)
 def search(
     plpy: Any,
     gd: dict[str, Any],
@@ -44,7 +51,7 @@ def search(
     return runs.search(host.pool, host.dialect, request, host.notice, registered=registered)
 
 
-@entry_of("cerebro_hyperband_schedule")
+@entry_of("cerebro_hyperband_schedule", READS)
 def hyperband_schedule(
     plpy: Any, gd: dict[str, Any], r: int | None, eta: int | None, skip_last: int | None
 ) -> list[tuple[int, int, int, int]]:
@@ -52,7 +59,7 @@ def hyperband_schedule(
     return schedule_rows(schedule_of(r, eta, skip_last))
 
 
-@entry_of("cerebro_hyperband_schedule")
+@entry_of("cerebro_hyperband_schedule", Scheduled("schedule_table"))
 def hyperband_table(
     plpy: Any,
     gd: dict[str, Any],
@@ -68,7 +75,7 @@ def hyperband_table(
         write_schedule(session, request)
 
 
-@entry_of("cerebro_best")
+@entry_of("cerebro_best", Scheduled("model_selection_table"))
 def best(
     plpy: Any,
     gd: dict[str, Any],
@@ -83,7 +90,7 @@ def best(
         return str(best_of(session, request).write(session))
 
 
-@entry_of("cerebro_importance")
+@entry_of("cerebro_importance", READS)
 def importance(
     plpy: Any, gd: dict[str, Any], run_id: int | None, objective: str | None, epoch: int | None
 ) -> list[tuple[str, float, int]]:
@@ -94,7 +101,7 @@ def importance(
     return [(one.parameter, one.value, one.trials) for one in found]
 
 
-@entry_of("cerebro_add_configs")
+@entry_of("cerebro_add_configs", CHANGES)
 def add_configs(
     plpy: Any,
     gd: dict[str, Any],
@@ -111,14 +118,14 @@ def add_configs(
     return search_requests.add(host.pool, run_id, texts, num_iterations)
 
 
-@entry_of("cerebro_stop_config")
+@entry_of("cerebro_stop_config", CHANGES)
 def stop_config(plpy: Any, gd: dict[str, Any], run_id: int | None, mst_key: int | None) -> str:
     """Have a search give up a trial; returns its status."""
     host = _asking(plpy, gd)
     return search_requests.stop(host.pool, run_id, mst_key)
 
 
-@entry_of("cerebro_clone")
+@entry_of("cerebro_clone", CHANGES)
 def clone(
     plpy: Any,
     gd: dict[str, Any],
@@ -134,7 +141,7 @@ def clone(
     return search_requests.clone(host.pool, run_id, mst_key, *texts, num_iterations)
 
 
-@entry_of("cerebro_narrow")
+@entry_of("cerebro_narrow", CHANGES)
 def narrow(
     plpy: Any,
     gd: dict[str, Any],
@@ -150,7 +157,7 @@ def narrow(
     search_requests.narrow(host.pool, run_id, found)
 
 
-@entry_of("cerebro_extend")
+@entry_of("cerebro_extend", CHANGES)
 def extend(
     plpy: Any,
     gd: dict[str, Any],
@@ -179,7 +186,7 @@ def extend(
     )
 
 
-@entry_of("cerebro_replay")
+@entry_of("cerebro_replay", Scheduled("model_output_table"))
 def replay(
     plpy: Any,
     gd: dict[str, Any],

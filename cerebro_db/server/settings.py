@@ -17,6 +17,7 @@ from cerebro_db.postgres.sessions import check_dsn
 from cerebro_db.relay.machine import memory_mb
 from cerebro_db.server import network
 from cerebro_db.server.caller import caller_session
+from cerebro_db.server.declarations import CHANGES, READS, Scheduled
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.files import check_root, fault_of_root
 from cerebro_db.server.host import Host
@@ -32,7 +33,7 @@ def settings_of(plpy: Any) -> Settings:
     return Settings.of({row["name"]: row["value"] for row in rows})
 
 
-@entry_of("cerebro_set")
+@entry_of("cerebro_set", CHANGES)
 def set_value(plpy: Any, gd: dict[str, Any], name: str | None, value: str | None) -> None:
     """Set a setting, or bring its default back where ``value`` is NULL.
 
@@ -90,7 +91,7 @@ _REMOVE = "DELETE FROM {} WHERE name OPERATOR(pg_catalog.=) %s"
 _ADD = "INSERT INTO {} (name, value) VALUES (%s, %s)"
 
 
-@entry
+@entry_of("cerebro_version", READS)
 def installed(plpy: Any, gd: dict[str, Any]) -> str:
     """The package's version, for example ``0.1.0``."""
     return cerebro_db.__version__
@@ -102,7 +103,7 @@ def libraries(plpy: Any, gd: dict[str, Any]) -> list[tuple[str, str]]:
     return [("Python", platform.python_version()), *versions().items()]
 
 
-@entry_of("cerebro_gpu_configuration")
+@entry_of("cerebro_gpu_configuration", Scheduled("output_table"))
 def gpu_configuration(
     plpy: Any,
     gd: dict[str, Any],

@@ -44,7 +44,9 @@ COMMENT ON VIEW cerebro._architecture_keys IS 'Internal: which models there are 
 CREATE OR REPLACE FUNCTION cerebro._check_run() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF NOT EXISTS (SELECT 1 FROM cerebro._runs r WHERE r.run_id = NEW.run_id) THEN
+    -- With an argument only the owner's rights count, and not those of an administrator.
+    IF NOT EXISTS (SELECT 1 FROM cerebro._runs r WHERE r.run_id = NEW.run_id
+                      AND (TG_NARGS = 0 OR current_user = 'cerebro_owner' OR pg_has_role(r.owner, 'USAGE'))) THEN
         RAISE EXCEPTION USING ERRCODE = '44000',
             MESSAGE = pg_catalog.format('run_id: got %s; you have no run of that number', NEW.run_id);
     END IF;
@@ -55,7 +57,7 @@ COMMENT ON FUNCTION cerebro._check_run() IS 'Internal: refuses rows of runs that
 {% for table in ['configurations', 'architectures', 'plan', 'decisions', 'hops', 'updates', 'metrics', 'requests'] %}
 DROP TRIGGER IF EXISTS check_run ON cerebro.catalog_{{ table }};
 CREATE TRIGGER check_run BEFORE INSERT ON cerebro.catalog_{{ table }}
-    FOR EACH ROW EXECUTE PROCEDURE cerebro._check_run();
+    FOR EACH ROW EXECUTE PROCEDURE cerebro._check_run({{ "'owner'" if table != 'requests' }});
 {%- endfor %}
 DO $check$
 BEGIN
@@ -122,7 +124,7 @@ CREATE TRIGGER check_setting BEFORE INSERT ON cerebro.catalog_settings
     FOR EACH ROW EXECUTE PROCEDURE cerebro._check_setting();
 
 CREATE VIEW cerebro.registered_functions WITH (security_barrier) AS
-SELECT f.name, f.path, f.package, f.version, f.places, pg_get_userbyid(f.registered_by) AS registered_by,
+SELECT f.name, f.path, f.package, f.version, f.places, cerebro._role_name(f.registered_by) AS registered_by,
        f.registered, f.expression
   FROM cerebro.catalog_functions f;
 COMMENT ON VIEW cerebro.registered_functions IS
@@ -136,7 +138,7 @@ COMMENT ON VIEW cerebro.registered_functions IS
        r.threads, r.durability, r.schedule, r.strategy_params, r.manifest, r.created, r.started, r.resumed, r.finished
 {%- endset %}
 CREATE VIEW cerebro.runs WITH (security_barrier) AS
-SELECT r.run_id, pg_get_userbyid(r.owner) AS owner, r.name, r.description,
+SELECT r.run_id, cerebro._role_name(r.owner) AS owner, r.name, r.description,
        CASE WHEN r.status IN ('starting', 'running') AND NOT EXISTS (
                 SELECT 1 FROM pg_catalog.pg_locks l
                  WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
@@ -153,7 +155,7 @@ DO $runs$
 BEGIN
     IF {{ has_segments }} THEN
         EXECUTE $view$CREATE OR REPLACE VIEW cerebro.runs WITH (security_barrier) AS
-SELECT r.run_id, pg_get_userbyid(r.owner) AS owner, r.name, r.description,
+SELECT r.run_id, cerebro._role_name(r.owner) AS owner, r.name, r.description,
        CASE WHEN r.status IN ('starting', 'running')
              AND r.driver_pid || '/' || r.lock_key <> ALL ({{ held_locks }})
             THEN 'interrupted' ELSE r.status
@@ -233,6 +235,8 @@ SELECT run_id,
 COMMENT ON VIEW cerebro.leaderboard IS
 'Configurations of each run, best first: by the first metric where it is the same one for all, else by loss; on the validation table (the training table where there is none).';
 
+{%- set best_value %}CASE k.goal WHEN 'loss' THEN coalesce(b.validation_loss, b.training_loss)
+                   ELSE (coalesce(b.validation_metrics, b.training_metrics))[1] END{% endset %}
 CREATE VIEW cerebro.progress WITH (security_barrier) AS
 WITH hops AS (
     SELECT run_id, count(*) AS done, sum(rows) AS rows, max(finished) AS last
@@ -284,17 +288,17 @@ SELECT r.run_id, r.name, r.status,
        r.num_iterations AS epochs, p.alive AS configurations, p.all_of_them - p.alive AS failed,
        p.done AS hops_done,
        least(p.planned, 9223372036854775807)::bigint AS hops_planned,
-       round((p.rows / nullif(p.seconds, 0))::numeric) AS rows_per_second,
+       -- A time that is next to nothing would make numbers that no type holds.
+       CASE WHEN p.seconds >= 1e-6 THEN round((p.rows / p.seconds)::numeric) END AS rows_per_second,
        CASE WHEN r.status = 'running' AND p.done > 0
             THEN to_timestamp(least(extract(epoch FROM p.last) + p.seconds
                                     * ((p.planned - p.done) / p.done)::double precision,
                                     extract(epoch FROM timestamptz '3000-01-01')))
             ELSE r.finished
        END AS estimated_end,
-       b.mst_key AS best_mst_key,
-       CASE k.goal WHEN 'loss' THEN coalesce(b.validation_loss, b.training_loss)
-                   ELSE (coalesce(b.validation_metrics, b.training_metrics))[1]
-       END AS best_so_far,
+       -- NaN is ranked last: where the first one has it, all have.
+       CASE WHEN {{ best_value }} <> 'NaN' THEN b.mst_key END AS best_mst_key,
+       nullif({{ best_value }}, 'NaN') AS best_so_far,
        r.created, r.started, r.finished, r.schedule AS strategy, w.reason AS strategy_reason
   FROM cerebro.runs r
   JOIN planned p ON p.run_id = r.run_id

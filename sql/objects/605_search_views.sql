@@ -16,6 +16,7 @@
        (SELECT l.run_id, l.mst_key, l.dataset, l.epoch, unnest('loss'::text || l.metric_names) AS metric,
                unnest(l.loss || l.metrics) AS value
           FROM (SELECT DISTINCT ON (m.run_id, m.mst_key, m.dataset) m.* FROM cerebro._metrics m
+                 WHERE coalesce(array_ndims(m.metric_names), 1) = 1 AND coalesce(array_ndims(m.metrics), 1) = 1
                  ORDER BY m.run_id, m.mst_key, m.dataset, m.epoch DESC) l)
 {%- endset %}
 CREATE VIEW cerebro.trials WITH (security_barrier) AS
@@ -67,7 +68,9 @@ SELECT r.run_id, r.name, r.status, s.search ->> 'method' AS method, (s.search ->
                     sum(c.epoch)::bigint AS epochs
                FROM cerebro.trials c GROUP BY c.run_id) t ON t.run_id = r.run_id
   LEFT JOIN (SELECT DISTINCT ON (c.run_id) c.run_id, c.mst_key, c.objective FROM cerebro.trials c
-              WHERE c.objective IS NOT NULL AND c.status NOT IN ('failed', 'cancelled')
+              WHERE c.status NOT IN ('failed', 'cancelled')
+                -- What is not a number is compared with nothing, as cerebro_db/models/best.py has it.
+                AND 'NaN' <> ALL (c.objectives) AND 'Infinity' <> ALL (c.objectives) AND '-Infinity' <> ALL (c.objectives)
               ORDER BY c.run_id, c.rank, c.mst_key) b ON b.run_id = r.run_id;
 COMMENT ON VIEW cerebro.searches IS
 'Searches: their method and space, what they look for, and the best that they have found so far.';

@@ -18,7 +18,6 @@ from tests.docs.pages import Block, in_order, statements
 # What cannot be executed, by how it begins, and why. It is parsed all the same.
 NOT_RUN = {
     "SELECT cron.": "needs the extension pg_cron",
-    "SELECT cerebro_schedule('nightly'": "the same",
     "CREATE TABLE segments_to_use": "needs a server with segments, and hosts with GPUs",
     "SELECT cerebro_pack('plants_train', 'plants_packed', 'kind', 'leaf', distribution": "the same",
 }

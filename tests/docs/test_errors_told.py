@@ -34,6 +34,8 @@ OF_RUNS = {
     "cerebro_schedule": """'none', '0 3 * * *', '{"cerebro_pack": {"source_table": "nobody_made_this",
         "output_table": "o", "dependent_varname": "y", "independent_varname": "x", "replace": true}}',
         timer := 'daemon'""",
+    "cerebro_submit": """'{"cerebro_encode": {"source_table": "nobody_made_this", "training_table": "t",
+        "output_table": "o", "id_col": "id"}}'""",
 }
 # This one gives what is there more rows.
 ADDS_ROWS = ("cerebro_generate_configs",)

@@ -234,7 +234,7 @@ def test_a_search_of_which_nothing_is_left(bench: Any, search: Search) -> None:
     assert bench.value("SELECT count(*) FROM none_chosen") == 0
     told = "SELECT trials, failed, best_mst_key FROM cerebro.searches WHERE run_id = %s"
     assert bench.row(told, (run_id,)) == (2, 2, None)
-    with pytest.raises(psycopg2.Error, match="of which no trial has been measured yet"):
+    with pytest.raises(psycopg2.Error, match="of which no trial has a value of val_loss: 2 failed"):
         bench.value("SELECT cerebro_best(%s)", (run_id,))
 
 
@@ -348,7 +348,7 @@ def test_bad_arguments_for_what_is_done_again(
         ({"model_output_table": "twice_summary", "model_selection_table": "twice"}, "22023",
          "got public.twice, for which public.twice_summary is made"),
         ({"model_id_list": None}, "22023", "model_id_list: got no model"),
-        ({"model_id_list": [1, 77]}, "22023", r"model_ids: got \[77\]; allowed: ids that public.models has exactly once"),
+        ({"model_id_list": [1, 77]}, "22023", "model_id: got 77; allowed: those that public.models has exactly once"),
         ({"compile_params_grid": "{}"}, "22023", "'optimizer_params_list' is missing"),
         ({"compile_params_grid": COMPILE.replace("Adam", "Adagrda")}, "22023", "Did you mean 'Adagrad'"),
         ({"compile_params_grid": COMPILE.replace("'metrics'", "'dropout': [0.1], 'metrics'"),
@@ -535,3 +535,77 @@ def read_all(ours: int, process: subprocess.Popen[bytes]) -> str:
             break
     os.close(ours)
     return data.decode()
+
+
+TWO = "num_configs=20, num_iterations=1"
+SMALL = COMPILE.replace("[0.001, 0.1, 'log']", "[0.01]").replace("[0.01, 0.3]", "[0.3]")
+LOSSES = SMALL.replace(
+    "['sparse_categorical_crossentropy']", "['categorical_crossentropy', 'kl_divergence']"
+)
+
+
+def notices(bench: Any, search: Search, **changes: Any) -> tuple[int, str]:
+    """The run_id of a search, and all that it has told."""
+    bench.connection.notices.clear()
+    _, run_id = search(automl_method="random", automl_params=TWO, **changes)
+    return run_id, "".join(bench.connection.notices)
+
+
+def test_a_small_space_and_two_lists_of_metrics_are_told_of(bench: Any, search: Search) -> None:
+    run_id, told = notices(
+        bench, search, model_id_list=[1], objective="val_loss",
+        compile_params_grid=SMALL.replace("['accuracy']", "['accuracy', 'mae']"), fit_params_grid="{}",
+    )  # fmt: skip
+    assert "the space has 4 configurations, and random wants 20: each is tried once" in told
+    assert "'metrics': ['accuracy', 'mae'] are 2 choices, each in configurations of its own" in told
+    assert bench.value("SELECT trials FROM cerebro.searches WHERE run_id = %s", (run_id,)) == 4
+    _, told = notices(bench, search, model_id_list=[1], compile_params_grid=SMALL)
+    assert "are 2 choices" not in told
+
+
+def test_different_losses_are_not_compared_unless_somebody_wants_it(
+    bench: Any, search: Search
+) -> None:
+    objective = "SELECT objectives -> 0 ->> 'metric' FROM cerebro.searches WHERE run_id = %s"
+    run_id, told = notices(bench, search, model_id_list=[1], compile_params_grid=LOSSES)
+    assert "the space has different losses (CategoricalCrossentropy, KLDivergence)" in told
+    assert "the objective is val_accuracy" in told
+    assert bench.value(objective, (run_id,)) == "accuracy"
+    run_id, told = notices(
+        bench, search, model_id_list=[1], compile_params_grid=LOSSES, objective="val_loss"
+    )
+    assert "val_loss compares values of different losses" in told
+    assert bench.value(objective, (run_id,)) == "loss"
+    with pytest.raises(
+        psycopg2.Error, match="objective: got none for a space with different losses"
+    ):
+        search(compile_params_grid=LOSSES.replace("'metrics': ['accuracy'], ", ""))
+    penalties = SMALL.replace("{'loss'", "{'l2': [0.1, 0.2], 'loss'", 1)
+    run_id, told = notices(bench, search, model_id_list=[1], compile_params_grid=penalties)
+    assert "val_loss has the penalties of l2 in it, which the search changes" in told
+    assert bench.value(objective, (run_id,)) == "loss"
+
+
+def test_a_leaderboard_of_different_losses_says_so(bench: Any) -> None:
+    losses = ("categorical_crossentropy", "kl_divergence")
+    texts = [f"loss='{one}',optimizer='Adam'" for one in losses]
+    bench.run(
+        "SELECT cerebro_load_configs('models', 'lossy', ARRAY[1], %s, ARRAY['batch_size=8'])",
+        (texts,),
+    )
+    bench.connection.notices.clear()
+    bench.run("SELECT cerebro_fit_multiple('packed', 'lossy_out', 'lossy', 1)")
+    told = "the leaderboard compares values of different losses (CategoricalCrossentropy, KLDivergence)"
+    assert told in "".join(bench.connection.notices)
+
+
+def test_more_of_a_search_is_more(bench: Any, search: Search) -> None:
+    _, run_id = search(automl_method="hyperband", automl_params="R=4, eta=2")
+    with pytest.raises(
+        psycopg2.Error, match="got R=2 for a search that has R=4; allowed: at least 4"
+    ):
+        bench.run("SELECT cerebro_extend(%s, 'R=2')", (run_id,))
+    _, run_id = search(automl_method="pbt", automl_params="population=4, num_iterations=2")
+    bench.run("SELECT cerebro_extend(%s, 'population=1')", (run_id,))
+    trained = "SELECT count(*) FROM cerebro.decisions WHERE run_id = %s AND action = 'add'"
+    assert bench.value(trained, (run_id,)) == 5

@@ -31,8 +31,11 @@ def test_the_call_of_madlib(db):
         ("NULL", "r: got NULL; allowed: 1 to"),
         ("9, 1", "eta: got 1; allowed: 2 to"),
         ("9, 3, -1", "skip_last: got -1; allowed: 0 to"),
-        ("9, 3, 3", "schedule: got skip_last=3; allowed: 0 to 2"),
-        ("1000000, 2", "brackets have 524288 configurations or more; allowed: 100000"),
+        ("9, 3, 3", "skip_last: got 3; allowed: 0 to 2, as the largest"),
+        (
+            "1000000, 2",
+            "r: got 1000000 with eta := 2, whose brackets have 524288 configurations or more; allowed: 100000",
+        ),
         ("'t', 0", "r: got 0; allowed: 1 to 1000000"),
         ("NULL::text, 9", "schedule_table: got NULL"),
         ("''::text, 9", "schedule_table: got ''"),

@@ -48,6 +48,14 @@ def test_ours() -> None:
     ("change", "told"),
     [
         ({"model_id_list": None}, "model_id_list: got no model"),
+        (
+            {
+                "automl_method": "grid",
+                "random_state": 3,
+                "compile_params_grid": COMPILE.replace("[0.001, 0.1, 'log']", "[0.1]"),
+            },
+            "random_state: got 3; it must be NULL for automl_method := 'grid', which draws nothing",
+        ),
         ({"model_id_list": []}, "model_id_list: got no model"),
         ({"model_id_list": [1, 1]}, "every model is allowed only once"),
         ({"model_id_list": [1, None]}, "model_id_list: got NULL"),

@@ -135,6 +135,36 @@ def test_what_has_no_value_comes_last(sql: Any) -> None:
     ]
 
 
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_where_no_trial_has_a_number_nobody_is_best(sql: Any, value: str) -> None:
+    run_id = begin(sql, ACCURACY)
+    for key in (1, 2):
+        add(sql, run_id, 1, key)
+        measure(sql, run_id, key, 1, float(value))
+    best = "SELECT trials, best_mst_key, best_objective FROM cerebro.searches WHERE run_id = %s"
+    assert sql.row(best, (run_id,)) == (2, None, None)
+    told = "no trial has a value of val_accuracy: 2 measured as NaN or infinite; allowed: a search with"
+    with pytest.raises(psycopg2.Error, match=told):
+        sql.fetch("SELECT cerebro.cerebro_best(%s)", (run_id,))
+    add(sql, run_id, 2, 3)
+    measure(sql, run_id, 3, 1, 0.25)
+    assert sql.row(best, (run_id,)) == (3, 3, 0.25)
+    assert sql.value("SELECT cerebro.cerebro_best(%s)", (run_id,)) == "public.out_best"
+    assert sql.column("SELECT mst_key FROM out_best") == [3]
+
+
+def test_nan_is_the_best_of_no_run(sql: Any) -> None:
+    """The metric that ranks is NaN for all: so is what cerebro.progress would call the best so far."""
+    run_id = begin(sql, LOSS)
+    add(sql, run_id, 1, 1)
+    sql.run(MEASURE, (run_id, 1, 1, "training", 1.0, ["auc"], [float("nan")]))
+    best = "SELECT best_mst_key, best_so_far FROM cerebro.progress WHERE run_id = %s"
+    assert sql.row(best, (run_id,)) == (None, None)
+    add(sql, run_id, 1, 2)
+    sql.run(MEASURE, (run_id, 2, 1, "training", 1.0, ["auc"], [0.5]))
+    assert sql.row(best, (run_id,)) == (2, 0.5)
+
+
 @pytest.mark.parametrize(
     "spec",
     ["{}", "[]", "3", '{"objectives": 3}', '{"objectives": [3, null, {"metric": {}}]}',

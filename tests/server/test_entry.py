@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from cerebro_db.errors import CerebroError, InvalidArgument, RunFailed
-from cerebro_db.server import entry
+from cerebro_db.server import signatures
+from cerebro_db.server.declarations import CHANGES
 from cerebro_db.server.entry import entry_of
 from cerebro_db.trainers.child import described
 from cerebro_db.trainers.lent import ServerError
 
 
-@entry_of("cerebro_pause")
+@entry_of("cerebro_pause", CHANGES)
 def _refuses(plpy: Any, error: CerebroError) -> None:
     raise error
 
@@ -33,10 +34,10 @@ def test_the_hint_of_last_resort_is_how_the_function_is_called() -> None:
 
 
 def test_a_package_that_has_gone_since_hides_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry, "sql_directory", lambda: Path("/gone"))
-    entry._signatures.cache_clear()
+    monkeypatch.setattr(signatures, "sql_directory", lambda: Path("/gone"))
+    signatures.signatures.cache_clear()
     assert _hint(InvalidArgument("got 1")) == ""
-    entry._signatures.cache_clear()
+    signatures.signatures.cache_clear()
 
 
 def test_texts_are_such_as_the_server_can_take() -> None:

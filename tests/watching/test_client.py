@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import socket
 import subprocess
 import sys
@@ -197,12 +198,69 @@ def test_grids_are_those_of_sql() -> None:
             grids(wrong)
 
 
+ARRAYS = {
+    "arrays": {"lr": np.logspace(-4, -1, 4), "batch_size": np.array([8, 16])},
+    "numbers": {"lr": [np.float64(0.1), np.float32(0.1)], "batch_size": np.int64(8)},
+    "ranges": {"lr": [0.1], "batch_size": range(8, 33, 8)},
+    "words": {"nesterov": [np.bool_(True), np.False_], "optimizer": [np.str_("SGD")], "lr": [0.1]},
+    "weights": {"lr": 0.1, "class_weight": [{np.int64(0): np.float32(1.5), 1: np.float64(2)}, {0: 1, 1: 3}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("given", ARRAYS.values(), ids=ARRAYS)
+def test_values_of_numpy_are_read_as_the_same_values(given: dict[str, Any]) -> None:
+    """As the same lists of Python's own are, and floats to the bit."""
+    base = {"loss": ["mse"], "optimizer": ["SGD"]}
+    own: dict[str, Any] = {
+        "lr": [float(one) for one in np.ravel(given["lr"])] if "lr" in given else [],
+        "batch_size": [int(one) for one in np.ravel(given.get("batch_size", []))],
+        "nesterov": [True, False], "optimizer": ["SGD"], "class_weight": [{0: 1.5, 1: 2.0}, {0: 1, 1: 3}],
+    }  # fmt: skip
+    found = grids({**base, **given})
+    assert found == grids({**base, **{name: own[name] for name in given}})
+    compiling = list(parse_compile_grid(found[0]).combinations())
+    fitting = list(parse_fit_grid(found[1]).combinations())
+    assert len(compiling) * len(fitting) == math.prod(len(own[name]) for name in given)
+    texts = " ".join(one["optimizer"] for one in compiling)
+    assert all(f"lr={rate!r}" in texts for rate in own["lr"])
+
+
+def test_both_grids_as_in_sql_may_have_values_of_numpy() -> None:
+    both = {
+        "compile_params_grid": {
+            "loss": ["mse"],
+            "optimizer_params_list": [{"optimizer": ["SGD"], "lr": np.logspace(-2, -1, 2)}],
+        },
+        "fit_params_grid": {"batch_size": range(1, 3)},
+    }
+    assert grids(both) == (
+        "{'loss': ['mse'], 'optimizer_params_list': [{'optimizer': ['SGD'], 'lr': [0.01, 0.1]}]}",
+        "{'batch_size': [1, 2]}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (np.nan, "got nan; allowed: finite numbers"),
+        ([1.0, float("inf")], "got inf; allowed: finite numbers"),
+        (len, "of type builtin_function_or_method; allowed: numbers, texts"),
+        ({1, 2}, "of type set; allowed"),
+        ({(1, 2): 3}, r"got the key \(1, 2\); allowed: texts and whole numbers"),
+        (1j, "of type complex; allowed"),
+    ],
+)
+def test_what_is_no_value_of_a_grid_is_refused(value: Any, told: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"grid: .*{told}"):
+        grids({"loss": ["mse"], "optimizer": ["Adam"], "lr": [value]})
+
+
 @pytest.fixture(scope="module")
 def fitted(db: Database) -> Run:
     """Two configurations of a Keras model, by one call."""
     return db.fit_multiple(
         "packed", "from_python", num_iterations=2, validation_table="val", metrics_compute_frequency=1,
-        models=[PLAIN], grid=GRID, progress=False, name="from Python",
+        models=[PLAIN], grid=GRID, progress=False, name="from Python", seed=np.int64(0),
     )  # fmt: skip
 
 

@@ -168,6 +168,20 @@ def parse_compile_grid(text: str) -> Grid:
     return replace(grid, models=own)
 
 
+def told_of_metrics(grid: Grid) -> str | None:
+    """What a list of metrics means, where it may have been meant otherwise: each makes configurations of its own."""
+    for one in (grid, *grid.models.values()):
+        metrics = one.dimensions.get("metrics")
+        values = metrics.values if isinstance(metrics, Choices) else ()
+        if len(values) > 1 and any(isinstance(value, str | Call) for value in values):
+            shown_ = ", ".join(map(repr, values))
+            return (
+                f"compile_params_grid: 'metrics': [{shown_}] are {len(values)} choices, each in configurations "
+                f"of its own; 'metrics': [[{shown_}]] is one list for all, as MADlib reads it"
+            )
+    return None
+
+
 def _has_optimizer(grid: Grid) -> bool:
     return bool(grid.optimizers) or "optimizer" in grid.dimensions
 

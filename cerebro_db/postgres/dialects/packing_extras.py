@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from cerebro_db.configs.images import ImageEncoding
 from cerebro_db.postgres.names import QualifiedName, literal, quote
 
+# Of the types that the server itself has; a type of an extension has an operator of its own.
+EQUALS = "OPERATOR(pg_catalog.=)"
 # Rows that are left out and named.
 FAULTS_SHOWN = 3
 
@@ -64,12 +66,14 @@ class Extra:
         expression: over the alias ``s`` of the source: of an array type, or of a class.
         class_type: SQL text of the class type; None for arrays.
         is_whole: as of ``Origin``.
+        equals: SQL operator by which classes are compared.
     """
 
     name: str
     expression: str
     class_type: str | None = None
     is_whole: bool = False
+    equals: str = EQUALS
 
 
 def add_columns(table: QualifiedName, extras: Sequence[Extra]) -> str:
@@ -112,7 +116,7 @@ def joins(extras: Sequence[Extra]) -> str:
     """Class ids beside the rows. Parameters: of each class all values."""
     return "".join(
         f" LEFT JOIN (SELECT u.v, (u.o - 1)::integer AS id FROM unnest(%s::{extra.class_type}[]) "
-        f"WITH ORDINALITY AS u(v, o)) c{place} ON c{place}.v = {extra.expression}"
+        f"WITH ORDINALITY AS u(v, o)) c{place} ON c{place}.v {extra.equals} {extra.expression}"
         for place, extra in enumerate(extras)
         if extra.class_type
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cerebro_db.configs.images import ImageEncoding
 from cerebro_db.postgres.dialects import packing_extras
 from cerebro_db.postgres.dialects.packing_extras import (
+    EQUALS,
     FAULTS_SHOWN,
     Extra,
     Origin,
@@ -47,6 +48,8 @@ class SourceScan:
         extras: further inputs and outputs.
         left_out: addresses of rows that do not count, as text of an array.
         origins: of the features, the target and the weight.
+        equals: SQL operator by which classes are compared.
+        varies: whether equal classes may be written in several ways.
     """
 
     table: QualifiedName
@@ -58,6 +61,8 @@ class SourceScan:
     extras: tuple[Extra, ...] = ()
     left_out: str | None = None
     origins: tuple[Origin, Origin, Origin] = (Origin(), Origin(), Origin())
+    equals: str = EQUALS
+    varies: bool = False
 
     @property
     def kept(self) -> str:
@@ -189,12 +194,20 @@ class PostgreSQLPacking:
         )
 
     def classes(self, scan: SourceScan) -> str:
-        """All classes: as text of an array (sorted, NULL last), how many, whether with NULL."""
+        """All classes: as text of an array (sorted, NULL last), how many, whether with NULL.
+
+        Of values that are equal and written otherwise the first one by its bytes stands for all.
+        """
+        rows = f"FROM ONLY {scan.table.sql} s WHERE {scan.kept}"
+        groups = f"SELECT DISTINCT {scan.target} AS v {rows}"
+        written = "d.v"
+        if scan.varies:
+            first = f'pg_catalog.min({scan.target}::text COLLATE "C")'
+            groups = f"SELECT {scan.target} AS v, {first} AS written {rows} GROUP BY 1"
+            written = f"d.written::{scan.class_type}"
         return (
-            "SELECT pg_catalog.array_agg(d.v ORDER BY d.v)::text, pg_catalog.count(*), "
-            "COALESCE(pg_catalog.bool_or(d.v IS NULL), false) "
-            f"FROM (SELECT DISTINCT {scan.target} AS v FROM ONLY {scan.table.sql} s "
-            f"WHERE {scan.kept}) d"
+            f"SELECT pg_catalog.array_agg({written} ORDER BY d.v)::text, pg_catalog.count(*), "
+            f"COALESCE(pg_catalog.bool_or(d.v IS NULL), false) FROM ({groups}) d"
         )
 
     def all_one_hot(self, scan: SourceScan) -> str:
@@ -283,7 +296,8 @@ class PostgreSQLPacking:
         else:
             target = (
                 f"CASE WHEN NOT EXISTS (SELECT 1 FROM unnest(%s::{scan.class_type}[]) "
-                "AS c(v) WHERE c.v IS NOT DISTINCT FROM r.y) THEN 'class' END"
+                f"AS c(v) WHERE c.v {scan.equals} r.y OR (c.v IS NULL AND r.y IS NULL)) "
+                "THEN 'class' END"
             )
         weight = (
             f"CASE WHEN r.w >= 0 AND r.w < {FLOAT32_LIMIT} THEN NULL "
@@ -371,7 +385,7 @@ def classes_join(scan: SourceScan) -> str:
     return f"""
     LEFT JOIN (SELECT u.v, (u.o - 1)::integer AS id
                  FROM unnest(%s::{scan.class_type}[]) WITH ORDINALITY AS u(v, o)) c
-      ON c.v = {scan.target}
+      ON c.v {scan.equals} {scan.target}
     """
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cerebro_db.configs.grids.search_methods import find_method
+from cerebro_db.configs.grids.search_methods import GRID, find_method
 from cerebro_db.configs.messages import check_range
 from cerebro_db.core.search import UNLIMITED, Budget, Space
 from cerebro_db.core.search_texts import (
@@ -78,6 +78,12 @@ class SearchArguments:
         refuse_objects(self.object_table)
         method, params = parse_method(self.automl_method, self.automl_params)
         check_range("random_state", self.random_state, 0, 2**31 - 1)
+        if method == GRID and self.random_state is not None:
+            raise InvalidArgument(
+                f"random_state: got {self.random_state}; it must be NULL for automl_method := {GRID!r}, which draws "
+                "nothing",
+                hint="seed is that of the weights, and of the order of rows",
+            )
         return SearchRequest(
             source_table=self.source_table,
             model_output_table=self.model_output_table,

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cerebro_db.configs.functions.callbacks import Monitor
+from cerebro_db.configs.grids.grid import told_of_metrics
+from cerebro_db.configs.grids.search_methods import GRID
 from cerebro_db.configs.messages import check_range
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.core.search import (
@@ -32,6 +34,7 @@ from cerebro_db.core.spec import (
 from cerebro_db.decide.search.methods import (
     default_places,
     first_epochs,
+    method_of,
     most_epochs,
     most_trials,
     total_epochs,
@@ -40,7 +43,7 @@ from cerebro_db.decide.search.sampling import check_sampler
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.architectures import limits_of, load_architectures
-from cerebro_db.models.fit_checks import check_alike, target_facts
+from cerebro_db.models.fit_checks import check_alike, target_facts, with_counts
 from cerebro_db.models.selection import Suiting, check_layers
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
@@ -50,6 +53,7 @@ from cerebro_db.postgres.relations import CallerPath, find
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.driver import FIXED, Drive, Queued, no_notice
+from cerebro_db.runs.losses import different_losses, different_penalties
 from cerebro_db.runs.request import FitRequest, Limits
 from cerebro_db.runs.searches.earlier import earlier_trials
 from cerebro_db.runs.searches.results import selection_name
@@ -208,12 +212,9 @@ def _set_up(
         check_alike(packed, validation)
     table = find(session, asked.model_arch_table, "model_arch_table")
     known = load_architectures(session, table, asked.space.model_ids)
+    targets = with_counts(session, packed, target_facts(packed), [asked.space.fit_params_grid])
     maker = Maker(
-        packed,
-        target_facts(packed),
-        validation is not None,
-        request.seed or 0,
-        tick=lambda: session.tick(),
+        packed, targets, validation is not None, request.seed or 0, tick=lambda: session.tick()
     )
     texts = {model_id: model.text for model_id, model in known.items()}
     suiting = Suiting(texts, limits_of(session))
@@ -223,7 +224,11 @@ def _set_up(
     for told in suiting.told if left_out else ():
         notify(told)
     probes = _probes(asked.space, maker, known)
+    asked = _with_objective(asked, probes, notify)
     spec = _spec(asked, packed, validation, probes)
+    for line in (told_of_metrics(asked.space.compile_grid), _told_of_size(spec)):
+        if line is not None:
+            notify(line)
     if asked.warm_start_run is not None:
         spec = replace(spec, earlier=earlier_trials(session, asked.warm_start_run, spec))
     places = min(spec.concurrency, most_trials(spec))
@@ -309,6 +314,55 @@ def _spec(
         concurrency=asked.concurrency or default_places(spec, len(packed.partitions)),
         shared_epochs=max(1, round(total_epochs(spec) / len(programs))),
     )
+
+
+def _told_of_size(spec: SearchSpec) -> str | None:
+    """What a search does of which more trials are wanted than its space has."""
+    size, wanted = Explorer(spec.space).size, method_of(spec).trials()
+    if spec.method == GRID or size >= wanted:
+        return None
+    return (
+        f"the space has {int(size)} configuration{'s' if size != 1 else ''}, and {spec.method} wants "
+        f"{int(wanted)}: each is tried once"
+    )
+
+
+def _with_objective(
+    asked: SearchRequest, probes: Sequence[Configuration], notify: Callable[[str], None]
+) -> SearchRequest:
+    """The request with an objective that all configurations of the space can be compared by, where none is given.
+
+    Raises:
+        InvalidArgument: none is given, and the space has several losses and no metric that all have.
+    """
+    losses, prefix = different_losses(probes), "val_" if asked.validation_table is not None else ""
+    named = ", ".join(losses)
+    if losses and not asked.objective:
+        label = probes[0].monitored.metrics[0].label if probes[0].goal != LOSS else None
+        if label is None:
+            raise InvalidArgument(
+                f"objective: got none for a space with different losses ({named}), whose values say nothing about "
+                "each other; allowed: a metric that all configurations have",
+                hint="name it first in 'metrics' of compile_params_grid, such as 'metrics': [['mae']]",
+            )
+        notify(
+            f"the space has different losses ({named}), whose values say nothing about each other: "
+            f"the objective is {prefix}{label}"
+        )
+        return replace(asked, objective=(Aim(f"{prefix}{label}"),))
+    aims = [one.monitor for one in asked.objective] or [f"{prefix}{LOSS}"]
+    compared = ", ".join(one for one in aims if one.removeprefix("val_") == LOSS)
+    if losses and compared:
+        notify(
+            f"{compared} compares values of different losses ({named}), which say nothing about each other: "
+            "a metric as objective does not"
+        )
+    elif compared and (penalties := different_penalties(probes)):
+        notify(
+            f"{compared} has the penalties of {' and '.join(penalties)} in it, which the search changes: "
+            "a metric as objective does not"
+        )
+    return asked
 
 
 def _objectives(

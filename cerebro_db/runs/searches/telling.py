@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from cerebro_db.configs.messages import duration
@@ -12,7 +11,7 @@ from cerebro_db.core.ports import Clock
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.core.tasks import Measures
-from cerebro_db.models.best import best_trials
+from cerebro_db.models.best import best_trials, without_values
 from cerebro_db.postgres.names import value_literal
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.trials import Trial, trials_of
@@ -157,26 +156,3 @@ def _use(setup: RunSetup, mst_key: int) -> str:
         value_literal("prob" if is_class else "response"), f"mst_key := {mst_key}",
     ]  # fmt: skip
     return f"SELECT cerebro.cerebro_predict({', '.join(arguments)}) uses it"
-
-
-def without_values(spec: SearchSpec, trials: Sequence[Trial]) -> str:
-    """Reason that no trial can be compared with others."""
-    kinds = Counter(_kind(one) for one in trials)
-    told = [f"{kinds[kind]} {words}" for kind, words in _KINDS.items() if kinds[kind]]
-    return f"no trial has a value of {spec.objectives[0].monitor}: " + (
-        ", ".join(told) or "there are none"
-    )
-
-
-_KINDS = {
-    "nan": "measured as NaN or infinite",
-    "failed": "failed",
-    "cancelled": "cancelled",
-    "open": "not measured",
-}
-
-
-def _kind(trial: Trial) -> str:
-    if trial.status in ("failed", "cancelled"):
-        return trial.status
-    return "nan" if trial.objectives and not all(map(math.isfinite, trial.objectives)) else "open"

@@ -1,0 +1,1 @@
+return relay.driver("jobs.submit", calls, on_success, priority)
