@@ -79,7 +79,7 @@ from cerebro_db.postgres.relations import (
     forget_search_path,
     use_search_path,
 )
-from cerebro_db.postgres.session_settings import as_seen, other_styles, styles_while_read
+from cerebro_db.postgres.session_settings import as_seen, is_seen, other_styles, styles_while_read
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.postgres.table_kinds import PACKED
 from cerebro_db.relay.machine import cores
@@ -152,6 +152,7 @@ class _Job:
     def _resolved(self, request: PackRequest) -> Work:
         source = find(self._control, request.source_table, "source_table")
         check_source(source)
+        is_seen(self._control, source)  # or refused
         training = earlier = None
         if request.is_validation:
             training = load_packed(self._control, request.training_table, "training_table")

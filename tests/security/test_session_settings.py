@@ -17,6 +17,7 @@ from cerebro_db.postgres.session_settings import (
     CARRIED,
     DEFAULTS,
     EVERYWHERE,
+    SESSION_USER,
     beginning,
     everywhere,
     of_run,
@@ -79,7 +80,7 @@ def test_every_setting_that_may_decide_is_carried_or_known_not_to(root: Person) 
     assert names - set(CARRIED) - OWN == set()
     assert set(CARRIED) & OWN == set()
     # The values of this file are of all that a user may set.
-    assert set(CARRIED) - {"search_path"} - set(DEFAULTS) - set(OTHERS) == set()
+    assert set(CARRIED) - {"search_path", SESSION_USER} - set(DEFAULTS) - set(OTHERS) == set()
 
 
 @pytest.fixture
@@ -311,6 +312,40 @@ def test_what_cannot_be_taken_from_a_session_is_refused(
     assert uma.value("SELECT to_regclass('packed')") is None
     uma.rows("SET late.tenant = ''")
     uma.rows("SELECT cerebro_pack('rows', 'packed', 'y', 'x', num_partitions := 1)")
+
+
+@pytest.mark.not_on_segments(NO_SUCH_SQL)
+def test_a_view_by_the_login_is_refused_where_another_role_is_set(
+    recruit: Recruit, root: Person
+) -> None:
+    ruth = recruit(f"ruth {os.urandom(3).hex()}", "cerebro_user")
+    team = recruit(f"team {os.urandom(3).hex()}", "cerebro_user")
+    root.rows(f"GRANT {team.sql_name} TO {ruth.sql_name}")
+    made = "AS SELECT i AS id, i %% 2 AS y, ARRAY[i]::real[] AS x FROM generate_series(1, 8) i"
+    team.rows(
+        f"CREATE VIEW of_all {made}; CREATE TABLE rows {made}; CREATE TABLE guarded {made}", ()
+    )
+    team.rows("CREATE VIEW of_login AS SELECT * FROM rows WHERE session_user IS NOT NULL")
+    team.rows("CREATE VIEW above AS SELECT * FROM of_login")
+    team.rows("CREATE FUNCTION login() RETURNS name LANGUAGE sql STABLE AS 'SELECT session_user'")
+    team.rows("CREATE VIEW by_function AS SELECT * FROM rows WHERE login() IS NOT NULL")
+    team.rows(
+        "ALTER TABLE guarded ENABLE ROW LEVEL SECURITY; ALTER TABLE guarded FORCE ROW LEVEL SECURITY; "
+        "CREATE POLICY p ON guarded USING (session_user IS NOT NULL)"
+    )
+    pack = "SELECT cerebro_pack(%s, %s, 'y', 'x', num_partitions := 1)"
+    for name in ("of_login", "above", "by_function", "guarded"):
+        team.rows(pack, (name, f"own_{name}"))  # the login is the role
+    ruth.rows(f"SET ROLE {team.sql_name}; SET search_path = {team.sql_name}, cerebro")
+    for name in ("of_login", "above", "by_function", "guarded"):
+        error = ruth.refused(pack, (name, f"packed_{name}"))
+        assert (error.pgcode, "session_user" in str(error)) == ("0A000", True), name
+        assert ruth.value("SELECT to_regclass(%s)", (f"packed_{name}",)) is None
+        # In her own transaction it is hers.
+        ruth.rows("SELECT cerebro_train_test_split(%s, %s, 0.5)", (name, f"parts_{name}"))
+    for name in ("of_all", "rows"):
+        ruth.rows(pack, (name, f"packed_{name}"))
+    ruth.rows("RESET ROLE")
 
 
 def test_no_more_than_fits_is_carried(recruit: Recruit) -> None:
