@@ -84,9 +84,16 @@ MODELS = Kind(
         HISTORY_SUFFIX: frozenset({"mst_key", "iteration", "run_id", "epoch", "dataset", "loss"}),
     },
 )
+# Tables that are not finished: of a packing beside its output, of predictions under a name of their own.
+PACKING_SUFFIXES = BUILD_SUFFIX, STAGE_SUFFIX = "_packing", "_staging"
+PACKINGS = Kind(
+    "a packing that is not finished",
+    dict.fromkeys(PACKING_SUFFIXES, "a packing that is not finished"),
+)
+DRAFTS = Kind("predictions that are not finished", {"": "predictions that are not finished"})
 KINDS = (
     PACKED, PREDICTIONS, SCORES, CONFUSION, ENCODED, GPUS, SPLIT, SPLIT_IN_TWO, ARCHITECTURES,
-    CONFIGURATIONS, SCHEDULES, MODELS,
+    CONFIGURATIONS, SCHEDULES, MODELS, PACKINGS,
 )  # fmt: skip
 # Parameters: schema, names.
 TABLES = """

@@ -23,7 +23,6 @@ from cerebro_db.postgres.control import (
     JobHost,
     gather_made,
     holder_of,
-    lock_key,
     preparation,
     run_each,
     slots,
@@ -33,6 +32,7 @@ from cerebro_db.postgres.dialects.choice import SpreadPrediction
 from cerebro_db.postgres.dialects.greenplum_prediction import Brought
 from cerebro_db.postgres.dialects.postgresql_prediction import UNFINISHED, Piece, Statement
 from cerebro_db.postgres.dialects.prediction_answers import Answer, Several
+from cerebro_db.postgres.leftovers import draft_key, drop_leftovers
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, publish, replaced
 from cerebro_db.postgres.session_settings import as_seen, other_styles
@@ -124,6 +124,7 @@ class Job(ABC):
             InvalidData: a row has no id, or features that are no row of the models.
             ObjectInUse, TooManyConnections: there is no worker for it, or no connection.
         """
+        drop_leftovers(self._control, self._notify)
         self._tell_other_styles(work)
         done_again(lambda: self._run(work), self._notify)
 
@@ -205,7 +206,7 @@ class Job(ABC):
             session: drops what is left there of a call whose process was killed.
         """
         build = work.outputs.unfinished()
-        key = lock_key(build.text)
+        key = draft_key(build)
         if not self._control.run(self._dialect.prediction.try_lock, (key,))[0][0]:
             raise DuplicateTable(
                 f"output_table: {work.output} is being made by another session, "
@@ -302,8 +303,8 @@ class PredictionJob(Job):
         build, source = work.outputs.unfinished(), work.source.sql
         self._reserve(work, others[0])
         create = self._sql.create(build, source, work.answer.columns, unfinished=True)
-        others[0].run(create)
         try:
+            others[0].run(create)
             snapshot = self._control.run(self._sql.export)[0][0]
             run_each(others, (self._sql.follow, (snapshot,)))
             self._insert([self._control, *others], work, build, pieces, counted)
