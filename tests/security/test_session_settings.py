@@ -23,7 +23,16 @@ from cerebro_db.postgres.session_settings import (
     of_run,
     work_for_run,
 )
-from tests.security.conftest import ADAM, NET, Person, Recruit, log_in, quoted
+from tests.security.conftest import (
+    ADAM,
+    NET,
+    Person,
+    Recruit,
+    log_in,
+    make_tables,
+    quoted,
+    trained_a_little,
+)
 
 # Values that no session has by itself.
 OTHERS = {
@@ -312,6 +321,33 @@ def test_what_cannot_be_taken_from_a_session_is_refused(
     assert uma.value("SELECT to_regclass('packed')") is None
     uma.rows("SET late.tenant = ''")
     uma.rows("SELECT cerebro_pack('rows', 'packed', 'y', 'x', num_partitions := 1)")
+
+
+@pytest.mark.not_on_segments(NO_SUCH_SQL)
+def test_a_run_that_is_resumed_reads_what_it_read_before(
+    recruit: Recruit, security_dsn: str
+) -> None:
+    """Its settings are those of the session that began it, whoever goes on with it."""
+    pia = recruit(f"pia {os.urandom(3).hex()}", "cerebro_user")
+    pia.rows("SET app.tenant = 'acme'")
+    make_tables(pia)
+    pia.rows(
+        "ALTER TABLE packed ENABLE ROW LEVEL SECURITY; ALTER TABLE packed FORCE ROW LEVEL SECURITY; "
+        "CREATE POLICY p ON packed USING (current_setting('app.tenant', true) = 'acme')"
+    )
+    run = trained_a_little(pia, "more")
+    hops = "SELECT count(*) FROM cerebro.hops WHERE run_id = %s"
+    before = pia.value(hops, (run,))
+    other = log_in(security_dsn, pia.name, options="-c app.tenant=bolt")
+    with closing(other.connection):
+        assert other.value("SELECT count(*) FROM packed") == 0
+        other.rows("SELECT cerebro_resume(%s, max_seconds := 2)", (run,))
+        status = "SELECT status, error FROM cerebro.runs WHERE run_id = %s"
+        assert other.rows(status, (run,))[0][0] == "paused", other.rows(status, (run,))
+        assert other.value(hops, (run,)) > before
+        # A new one is by her own settings: there are no rows.
+        fit = "SELECT cerebro_fit('packed', 'none', 'models', 1, %s, 'batch_size=8', 1)"
+        other.refused(fit, (ADAM,))
 
 
 @pytest.mark.not_on_segments(NO_SUCH_SQL)
