@@ -360,7 +360,7 @@ class _Job:
         wanted, plan = work.request.encoding, work.feature.encoding
         if not isinstance(plan, Encoding):
             return work
-        read = Read(table, is_plain=True)
+        read = Read.plain(table)
         if work.earlier is not None:
             return self._compared(work, work.earlier, read, plan)
         if wanted is None or wanted.max_categories is None or wanted.min_coverage is None:

@@ -14,6 +14,7 @@ from cerebro_db.configs.rounding import gathered
 from cerebro_db.errors import CerebroError, DuplicateTable, InvalidState
 from cerebro_db.executors.tasks import worker_task
 from cerebro_db.models.trained import no_state
+from cerebro_db.packing.drift import Observed, observe
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.completeness import check_complete, count_of
 from cerebro_db.postgres.control import (
@@ -115,7 +116,8 @@ class Job(ABC):
 
     def __init__(self, host: JobHost, control: Session) -> None:
         self._dialect, self._control = host.dialect, control
-        self._notify = host.notice
+        self._notify, self._looks = host.notice, host.job_id is not None
+        self.observed: Observed | None = None  # of a job, where models have an encoding of columns
 
     def run(self, work: Work) -> None:
         """Make the output, once more from the start where a trainer has ended.
@@ -151,6 +153,12 @@ class Job(ABC):
         finally:
             self._control.reset()
 
+    def _look(self, work: Work) -> None:
+        """See how far the rows have moved from those that the encoding was computed from."""
+        encoding = work.asked.encoding
+        if self._looks and isinstance(work.source, Rows) and isinstance(encoding, Encoding):
+            self.observed = observe(self._control, work.source.read(), encoding)
+
     def _read(self, work: Work) -> Work:
         """The same call, of rows that statements can read as the caller's session sees them."""
         return work
@@ -160,6 +168,7 @@ class Job(ABC):
             self._create(work)
             self._publish(work)
             return
+        self._look(work)
         if isinstance(work.source, Rows):
             counted = self._tell_repeated(work.source)
         else:

@@ -11,7 +11,7 @@ from cerebro_db.configs.encodings import Encoding
 from cerebro_db.configs.images import OnError
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import CerebroError, InvalidArgument
-from cerebro_db.models.registered import RegisteredModel
+from cerebro_db.models.registered import name_of
 from cerebro_db.models.trained import ModelTable
 from cerebro_db.packing import pack as packing
 from cerebro_db.packing.columns import names_in
@@ -130,11 +130,6 @@ def same_rows(
                 error.message = f"{name_of(models)} cannot see the rows: {told}"
                 raise
         yield found
-
-
-def name_of(models: ModelTable) -> str:
-    """Name by which models are found: that of a registered one has its owner and version."""
-    return models.full_name if isinstance(models, RegisteredModel) else str(models.relation.name)
 
 
 def _copied(

@@ -263,3 +263,15 @@ def test_whoever_may_read_the_summary_may_use_the_encoding(days, administrator):
         connection.close()
         days.fetch(f"DROP OWNED BY {name} CASCADE")
         administrator.run(f"DROP ROLE {name}")
+
+
+def test_rows_of_drift_are_bounded(days):
+    insert = (
+        "INSERT INTO cerebro._drift (kind, encoding_of, source_table, output_table, num_rows, column_names, encodings, "
+        "missing, unseen, trained_missing, trained_unseen, shifts) "
+        "VALUES ('packing', 'a', 'b', 'c', 1, ARRAY[%s], ARRAY['none'], {}, '{{0}}', '{{0}}', '{{0}}', '{{0}}')"
+    )
+    with pytest.raises(errors.ProgramLimitExceeded, match="more than 1000000 characters"):
+        days.fetch(insert.format("'{0}'"), ("x" * 1_000_001,))
+    with pytest.raises(errors.CheckViolation):
+        days.fetch(insert.format("'{0, 0}'"), ("x",))

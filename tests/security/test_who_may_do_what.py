@@ -249,7 +249,7 @@ OF_OWN_SESSION = {
 }  # fmt: skip
 # Tried in test_jobs.py.
 OF_JOBS = {
-    "_check_job", "_held_locks", "_job_failed", "_lock_number", "_may_start", "_nth_start", "_start_job",
+    "_check_drift", "_check_job", "_held_locks", "_job_failed", "_lock_number", "_may_start", "_nth_start", "_start_job",
     "_start_jobs", "_tell_change", "_wait_for", "cerebro_cancel_job", "cerebro_schedule",
     "cerebro_start_schedule", "cerebro_submit", "cerebro_unschedule", "cerebro_wait_job", "cerebro_work",
 }  # fmt: skip
