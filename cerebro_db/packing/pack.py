@@ -79,7 +79,13 @@ from cerebro_db.postgres.relations import (
     forget_search_path,
     use_search_path,
 )
-from cerebro_db.postgres.session_settings import as_seen, is_seen, other_styles, styles_while_read
+from cerebro_db.postgres.session_settings import (
+    as_seen,
+    is_seen,
+    isolation,
+    other_styles,
+    styles_while_read,
+)
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.postgres.table_kinds import PACKED
 from cerebro_db.relay.machine import cores
@@ -418,7 +424,8 @@ class _Job:
             wide = (*feature.sources, *wide)
         stage = self._sql.stage(work.stage, source.name, work.columns, wide)
         copied = self._sql.copied(work.stage, source.name, work.columns)
-        self._control.run(f"{stage}{as_seen(self._control, copied)}")
+        begin = f"BEGIN ISOLATION LEVEL {isolation(self._control)}"
+        self._control.run(f"{begin}; {stage}{as_seen(self._control, copied)}; COMMIT")
         return work.stage
 
     def _damaged(self, work: Work, table: QualifiedName, snapshot: str) -> Damaged | None:

@@ -57,13 +57,17 @@ _OF_READING = (
     "backslash_quote",
     "quote_all_identifiers",
     "restrict_nonsystem_relation_kind",
+    "default_transaction_isolation",
     # For superusers only, who may give a role a value.
     "session_replication_role",
     "lo_compat_privileges",
 )
 # The role that has logged in: it is compared, as no session can be given another one.
 SESSION_USER = "session_authorization"
-CARRIED = (*EVERYWHERE, *STYLES, *_OF_READING, SEARCH_PATH, SESSION_USER)
+# Of the transaction in which a view is copied.
+ISOLATION = "transaction_isolation"
+ISOLATIONS = ("read uncommitted", "read committed", "repeatable read", "serializable")
+CARRIED = (*EVERYWHERE, *STYLES, *_OF_READING, SEARCH_PATH, SESSION_USER, ISOLATION)
 # A job keeps its settings in the catalog.
 MOST_CHARACTERS = 60_000
 # Of those for superusers: the value that all sessions have where nobody has set one.
@@ -193,7 +197,7 @@ def _parts(name: str) -> str:
 
 def while_reading(settings: SessionSettings) -> str:
     """JSON of the settings under which rows are read for a caller."""
-    left_out = {*EVERYWHERE, SESSION_USER}
+    left_out = {*EVERYWHERE, SESSION_USER, ISOLATION}
     names = [name for name in settings if name not in left_out and "." not in name]
     return json.dumps({name: settings[name] for name in names})
 
@@ -216,6 +220,12 @@ def is_seen(session: Session, relation: Relation) -> bool:
             hint="have the view or policy ask for current_user, or call the function without SET ROLE",
         )
     return found
+
+
+def isolation(session: Session) -> str:
+    """The isolation level of the caller's transaction, as SQL."""
+    level = session.caller.get(ISOLATION, "read committed")
+    return (level if level in ISOLATIONS else "read committed").upper()
 
 
 def as_seen(session: Session, statement: str) -> str:

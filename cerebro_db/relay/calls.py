@@ -26,6 +26,9 @@ LOST, NO_KEEPER = "YC001", "YC002"
 SESSION_LOST = "57P02"  # as the server says it, where it can
 _LOST_HINT = "call the function again; the log of its keeper may tell more"
 _MOST_DRIVERS = 100  # for one call, of which each one was lost
+# What becomes an array in the server's own process, and numbers of a row that are sent to a trainer.
+MOST_NUMBERS_BYTES = 16 * 2**20
+MOST_FEATURES = 2**24
 _MOST_TRAINERS = 1000  # for one call, of which each one was idle and has limits that hold no longer
 
 
@@ -168,6 +171,15 @@ class Relay:
         """
         if data is None:
             return None
+        if len(data) > MOST_NUMBERS_BYTES:
+            raise failure(
+                self._plpy,
+                "22023",
+                "data: got {} bytes; allowed: up to {}, as an array of them takes 25 times as much memory".format(
+                    len(data), MOST_NUMBERS_BYTES
+                ),
+                "take a part: substring(data FROM 1 FOR {})".format(MOST_NUMBERS_BYTES),
+            )
         if len(data) % 4:
             raise failure(
                 self._plpy,
@@ -179,6 +191,24 @@ class Relay:
         if sys.byteorder == "big":
             found.byteswap()
         return found.tolist()
+
+    def row(self, features: Any) -> Any:
+        """The features of a row, an array of any number of dimensions; refused where no model has so many.
+
+        Raises:
+            failure: before a copy of them is made for a trainer.
+        """
+        count, part = 1, features
+        while isinstance(part, list):
+            count, part = count * len(part), part[0] if part else None
+        if isinstance(features, list) and count > MOST_FEATURES:
+            raise failure(
+                self._plpy,
+                "22023",
+                "features: got {} numbers; allowed: up to {}".format(count, MOST_FEATURES),
+                "give the array of one row of the model",
+            )
+        return features
 
     cores = staticmethod(machine.cores)
     memory_mb = staticmethod(machine.memory_mb)

@@ -17,6 +17,7 @@ from cerebro_db.postgres.session_settings import (
     CARRIED,
     DEFAULTS,
     EVERYWHERE,
+    ISOLATION,
     SESSION_USER,
     beginning,
     everywhere,
@@ -56,14 +57,14 @@ OTHERS = {
     "backslash_quote": "on",
     "quote_all_identifiers": "on",
     "restrict_nonsystem_relation_kind": "foreign-table",
+    "default_transaction_isolation": "repeatable read",
     "app.tenant": "acme; it's \\ 100 %",
     "app.Mixed.case": "",
 }
 # Settings of the same categories that do not: how statements run, and where what they make lies.
 OWN = {
     "client_encoding", "lc_messages", "client_min_messages", "check_function_bodies", "synchronize_seqscans",
-    "escape_string_warning", "default_transaction_isolation", "default_transaction_read_only",
-    "default_transaction_deferrable", "transaction_isolation", "transaction_read_only", "transaction_deferrable",
+    "escape_string_warning", "default_transaction_read_only", "default_transaction_deferrable", "transaction_read_only", "transaction_deferrable",
     "statement_timeout", "lock_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout",
     "transaction_timeout", "default_tablespace", "temp_tablespaces", "default_table_access_method",
     "default_toast_compression", "gin_pending_list_limit", "dynamic_library_path", "extension_control_path",
@@ -89,7 +90,10 @@ def test_every_setting_that_may_decide_is_carried_or_known_not_to(root: Person) 
     assert names - set(CARRIED) - OWN == set()
     assert set(CARRIED) & OWN == set()
     # The values of this file are of all that a user may set.
-    assert set(CARRIED) - {"search_path", SESSION_USER} - set(DEFAULTS) - set(OTHERS) == set()
+    assert (
+        set(CARRIED) - {"search_path", SESSION_USER, ISOLATION} - set(DEFAULTS) - set(OTHERS)
+        == set()
+    )
 
 
 @pytest.fixture
@@ -321,6 +325,21 @@ def test_what_cannot_be_taken_from_a_session_is_refused(
     assert uma.value("SELECT to_regclass('packed')") is None
     uma.rows("SET late.tenant = ''")
     uma.rows("SELECT cerebro_pack('rows', 'packed', 'y', 'x', num_partitions := 1)")
+
+
+@pytest.mark.not_on_segments(NO_SUCH_SQL)
+def test_a_view_is_read_in_a_transaction_like_hers(recruit: Recruit) -> None:
+    """Several statements of a function in a view see one snapshot, where those of her session do."""
+    quin = recruit(f"quin {os.urandom(3).hex()}", "cerebro_user")
+    quin.rows(
+        "CREATE VIEW levels AS SELECT current_setting('transaction_isolation') AS y, ARRAY[i]::real[] AS x "
+        "FROM generate_series(1, 8) i"
+    )
+    pack = "SELECT cerebro_pack('levels', 'packed', 'y', 'x', num_partitions := 1, replace := true)"
+    for level in ("read committed", "repeatable read", "serializable"):
+        quin.rows("SELECT set_config('default_transaction_isolation', %s, false)", (level,))
+        quin.rows(pack)
+        assert quin.value("SELECT y_class_values FROM packed_summary") == [level]
 
 
 @pytest.mark.not_on_segments(NO_SUCH_SQL)
