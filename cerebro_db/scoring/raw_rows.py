@@ -21,7 +21,7 @@ from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import Relation, column
 from cerebro_db.postgres.scratch import scratch_tables
-from cerebro_db.postgres.session_settings import as_seen
+from cerebro_db.postgres.session_settings import as_seen, is_seen, isolation
 from cerebro_db.postgres.sessions import Session
 
 # The row of a copy has no address that a user could look up.
@@ -145,7 +145,9 @@ def _copied(
     query = f"TABLE {copy.sql} AS SELECT {listed} FROM {rows.table.name.sql}"
     is_spread = host.dialect.packing.spread is not None
     text = f"CREATE {query} DISTRIBUTED RANDOMLY" if is_spread else f"CREATE UNLOGGED {query}"
-    control.run(as_seen(control, text))
+    is_seen(control, rows.table)  # or refused
+    begin = f"BEGIN ISOLATION LEVEL {isolation(control)}"
+    control.run(f"{begin}; {as_seen(control, text)}; COMMIT")
     columns = tuple(one for one in rows.table.columns if one.name in names)
     return replace(rows.table, name=copy, columns=columns)
 

@@ -426,6 +426,14 @@ def test_images_as_raw_rows(bench: Any) -> None:
         scores(bench, "dots_out", "dots")
     raw = scores(bench, "dots_out", "dots", ", on_error := 'ignore'")
     assert raw == pytest.approx(scores(bench, "dots_out", "dots_p"), rel=1e-6)
+    like = "SELECT cerebro_pack_images('dots', 'dots_q', 'side', 'picture', {}, on_error := 'ignore', encoding_of := 'dots_out', replace := true)"
+    bench.run(like.format("NULL"))
+    shape = "SELECT input_shapes::text, normalizing_const, encoding::text FROM {}_summary"
+    assert bench.row(shape.format("dots_q")) == bench.row(shape.format("dots_p"))
+    with pytest.raises(
+        errors.InvalidParameterValue, match=r"got \[1, 4, 1\], 'raw'; allowed with encoding_of"
+    ):
+        bench.run(like.format("ARRAY[1, 4, 1], 'raw'"))
 
 
 def test_a_vacuum_leaves_the_rows_of_a_call_that_goes_on(shop: Sql, connect: Any) -> None:

@@ -136,6 +136,15 @@ def test_a_validation_table_has_drift(days):
     assert kinds == [("validation", "public.packed")]
 
 
+def test_of_few_rows_no_shift_is_told(days):
+    days.fetch("CREATE VIEW few AS SELECT * FROM tuesday WHERE id < 199")
+    assert "large shift" not in again(days, "few_p", "few")
+    shift = (
+        "SELECT psi FROM cerebro.drift WHERE output_table = 'public.few_p' AND column_name = 'age'"
+    )
+    assert days.value(shift) > 0.25
+
+
 def test_a_constant_that_changes_is_a_shift(days):
     days.fetch("CREATE TABLE changed AS SELECT *, 1 FROM tuesday; UPDATE changed SET fixed = 6")
     assert "fixed" in again(days, "later", "changed")
