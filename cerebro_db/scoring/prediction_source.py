@@ -17,6 +17,7 @@ from cerebro_db.postgres.completeness import scanned_elsewhere
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.dialects.postgresql_prediction import PackedSource, RowSource
+from cerebro_db.postgres.drift import Read
 from cerebro_db.postgres.names import quote
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import Column, Relation, column, find
@@ -63,6 +64,10 @@ class Rows:
         """Name of the column of which a worker has reported a value, by its place in a row."""
         encoding = self.features[0].encoding
         return encoding.column_of(place).name if isinstance(encoding, Encoding) else name
+
+    def read(self) -> Read:
+        """The rows, to be looked at."""
+        return Read(self.sql.rows, "t", self.sql.addressed and not self.sql.seen)
 
     def row_bytes(self, asked: Asked) -> int:
         """Bytes of a row on its way to a worker."""

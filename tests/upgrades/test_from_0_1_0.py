@@ -47,17 +47,23 @@ SELECT name || ' ' || checksum FROM cerebro.catalog_migrations
 """
 
 
-@pytest.fixture(scope="module")
-def left(cluster: Cluster, administrator: Any, template: str) -> Iterator[Any]:
-    """A database that 0.1.0 has left, upgraded."""
-    make_database(administrator, NAME)
-    dsn = cluster.dsn(NAME)
+def restored(cluster: Cluster, administrator: Any, name: str) -> Sql:
+    """A database that 0.1.0 has left, as a dump brings it."""
+    make_database(administrator, name)
+    dsn = cluster.dsn(name)
     command = [cluster.psql(), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", dsn, "-f", "-"]
     done = subprocess.run(
         command, input=gzip.decompress(FILE.read_bytes()), capture_output=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
-    sql = Sql(connected(dsn), dsn)
+    return Sql(connected(dsn), dsn)
+
+
+@pytest.fixture(scope="module")
+def left(cluster: Cluster, administrator: Any, template: str) -> Iterator[Any]:
+    """A database that 0.1.0 has left, upgraded."""
+    sql = restored(cluster, administrator, NAME)
+    dsn = sql.dsn
     # A dump that is restored gives new numbers to tables and rows; these are what 0.1.0 would have kept of them.
     sql.run(
         "UPDATE cerebro.catalog_runs SET source_oid = 'public.points_packed'::regclass, source_print = %s",
@@ -142,3 +148,33 @@ def test_a_paused_run_is_refused_for_its_version_and_goes_on_to_the_same_bits(le
     if begun == processor():  # another one may have other kernels
         assert resumed == whole
         assert states(left, "points_paused") == states(left, "points_out")
+
+
+def test_numbers_of_roles_of_another_server_are_converted(
+    cluster: Cluster, administrator: Any, template: str
+) -> None:
+    """0.1.0 kept no names: whose runs they were is told by the tables that they made."""
+    name, role = f"{NAME}_elsewhere", "left_anna"
+    sql = restored(cluster, administrator, name)
+    try:
+        sql.run(
+            f"CREATE ROLE {role} LOGIN IN ROLE cerebro_user; GRANT ALL ON SCHEMA public TO {role}"
+        )
+        for (table,) in sql.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
+            sql.run(f'ALTER TABLE public."{table}" OWNER TO {role}')
+        # As they come from a server where hers was another number, which is that of someone else here.
+        someone = sql.value("SELECT oid::bigint FROM pg_roles WHERE rolname = 'cerebro_admin'")
+        for table in ("runs", "models"):
+            sql.run(f"UPDATE cerebro.catalog_{table} SET owner = %s", (someone,))
+        installer.upgrade(sql.dsn, Script())
+        owners = "SELECT DISTINCT owner::text FROM cerebro.{}"
+        assert sql.column(owners.format("runs")) == [role]
+        assert sql.column(owners.format("registered_models")) == [role]
+        packed = sql.value("SELECT 'public.points_packed'::regclass::oid::bigint")
+        assert sql.column("SELECT DISTINCT source_oid::bigint FROM cerebro.catalog_runs") == [
+            packed
+        ]
+    finally:
+        sql.close()
+        drop_database(administrator, name)
+        administrator.run(f"DROP ROLE IF EXISTS {role}")
