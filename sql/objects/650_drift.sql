@@ -41,3 +41,5 @@ SELECT c.drift_id, cerebro._role_name(c.owner) AS owner, c.recorded, c.kind, c.j
 COMMENT ON VIEW cerebro.drift IS
 'One row for each column of what was packed, validated or predicted by an earlier encoding: missing and unseen values beside those of the training rows, and the population stability index of numbers.';
 GRANT SELECT ON cerebro.drift TO cerebro_user;
+ALTER VIEW cerebro._drift OWNER TO cerebro_owner;
+ALTER VIEW cerebro.drift OWNER TO cerebro_owner;
