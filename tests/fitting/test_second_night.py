@@ -4,6 +4,7 @@ models of both nights compared on the same raw rows."""
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -341,6 +342,36 @@ def test_a_cancelled_evaluation_of_raw_rows_leaves_nothing(shop: Sql) -> None:
         shop.run("RESET statement_timeout")
     left = "SELECT count(*) FROM pg_class WHERE relname LIKE 'rows!_%' ESCAPE '!' AND relkind = 'r'"
     assert shop.value(left) == 0
+
+
+def test_the_encoding_of_a_model_is_for_those_who_may_use_it(shop: Sql, connect: Any) -> None:
+    role = f"second_night_{os.getpid()}"
+    shop.run(
+        f"CREATE ROLE {role} LOGIN IN ROLE cerebro_user; CREATE SCHEMA night AUTHORIZATION {role}"
+    )
+    shop.run(f"GRANT SELECT ON tuesday_train, tuesday_test TO {role}")
+    other = connect(f"{shop.dsn} user={role}")
+    owner = shop.value("SELECT current_user")
+    name = f"model:{owner}.shop:1"
+    pack = (
+        "SELECT cerebro.cerebro_pack_columns('public.tuesday_train', 'night.p', 'choice', '*', excluded := 'id', "
+        f"encoding_of := '{name}')"
+    )
+    score = f"SELECT cerebro.cerebro_evaluate('{name}', 'public.tuesday_test', 'night.s')"
+    try:
+        for call in (pack, score):
+            with pytest.raises(errors.UndefinedObject):
+                other.run(call)
+        shop.run(f"SELECT cerebro_grant_model('shop', '{role}')")
+        other.run(pack)
+        other.run(score)
+        assert other.value("SELECT encoding_of FROM night.p_summary") == name
+        assert other.row("SELECT loss, metric FROM night.s") == scores(shop, MODEL, "tuesday_test")
+        assert other.column("SELECT DISTINCT owner::text FROM cerebro.drift") == [role]
+    finally:
+        other.connection.close()
+        shop.run(f"SELECT cerebro_revoke_model('shop', '{role}')")
+        shop.run(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}")
 
 
 def test_a_report_has_the_drift_of_its_tables(shop: Sql) -> None:

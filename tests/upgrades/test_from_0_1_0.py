@@ -113,6 +113,29 @@ def test_registered_models_predict_the_same(left: Any) -> None:
     ]
 
 
+def test_raw_rows_and_earlier_encodings_of_models_that_say_less(left: Any) -> None:
+    """0.1.0 has recorded neither the columns of a registered model nor how many classes there were."""
+    left.run(
+        "SELECT cerebro_evaluate('points_out', 'points_packed', 'packed_scores', mst_key := 1)"
+    )
+    left.run("SELECT cerebro_evaluate('points_out', 'points', 'raw_scores', mst_key := 1)")
+    with pytest.raises(psycopg2.errors.InvalidParameterValue, match="by an earlier version"):
+        left.run("SELECT cerebro_evaluate('model:points:1', 'points', 'named_scores')")
+    left.run(
+        "SELECT cerebro_evaluate('model:points:1', 'points', 'named_scores', independent_varname := 'features')"
+    )
+    wanted = left.row("SELECT loss, metrics FROM packed_scores")
+    for table in ("raw_scores", "named_scores"):
+        loss, metrics = left.row(f"SELECT loss, metrics FROM {table}")
+        assert loss == pytest.approx(wanted[0], rel=1e-6)
+        assert metrics == pytest.approx(wanted[1], rel=1e-6)
+    left.run(
+        "SELECT cerebro_pack('points', 'like_points', 'label', 'features', encoding_of := 'model:points:1')"
+    )
+    facts = "SELECT label_class_values::text, num_classes, normalizing_const FROM {}_summary"
+    assert left.row(facts.format("like_points")) == left.row(facts.format("points_packed"))
+
+
 def states(left: Any, out: str) -> list[Any]:
     """States of the configurations of a run."""
     return left.fetch(
