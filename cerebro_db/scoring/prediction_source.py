@@ -27,6 +27,7 @@ from cerebro_db.scoring.prediction_models import Asked
 from cerebro_db.training.buffers import wire_bytes
 
 ROLE = "test_table"
+_RAW = "give the raw rows as test_table, or pack them with cerebro.cerebro_pack_validation and the training table"
 _TAKEN = ("class_name", "class_value", "prob", "rank", "estimated")
 _FLOAT_BYTES = 4
 _COMPOSITE = "C"
@@ -252,12 +253,12 @@ def _buffers(
         raise InvalidArgument(
             f"{ROLE}: {name} was packed with the normalizing constant {packed.normalizing_const}; "
             f"allowed: {asked.divisor}, as the model was trained with",
-            hint="pack it with cerebro.cerebro_pack_validation",
+            hint=_RAW,
         )
     if packed.encoding != asked.encoding:
         raise InvalidArgument(
             f"{ROLE}: {name} was packed with another encoding than what the model was trained on",
-            hint="pack it with cerebro.cerebro_pack_validation",
+            hint=_RAW,
         )
     columns = ((one.name, _FLOAT_BYTES * math.prod(one.shape)) for one in packed.inputs)
     return Buffers(PackedSource(name, tuple(columns)), packed.relation, rows=packed.rows)
