@@ -7,8 +7,8 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.architectures.freezing import may_train, with_frozen
@@ -65,6 +65,7 @@ class Maker:
         shared_epochs: of a search, epochs of all trials that share a program, about; None where all
             configurations are known.
         objectives: of a search, as callbacks name them; each configuration must have all of them.
+        tick: called for each configuration, of which there may be very many.
     """
 
     packed: PackedTable
@@ -73,6 +74,7 @@ class Maker:
     seed: int
     shared_epochs: int | None = None
     objectives: tuple[str, ...] = ()
+    tick: Callable[[], None] = field(default=lambda: None, compare=False)
 
     def make(
         self,
@@ -136,6 +138,7 @@ class Maker:
         fit_text: str,
         known: Mapping[int, Architecture],
     ) -> tuple[CompileParams, FitParams, tuple[OutputSpec, ...]]:
+        self.tick()
         architecture = known[model_id]
         compile_params = parse_compile_params(compile_text)
         fit_params = parse_fit_params(fit_text)

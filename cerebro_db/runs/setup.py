@@ -183,7 +183,9 @@ def set_up(
     selection, rows, table = chosen_by(session, request)
     known = load_architectures(session, table, {row.model_id for row in rows})
     targets = with_counts(session, packed, targets, (row.fit_params for row in rows))
-    maker = Maker(packed, targets, validation is not None, request.seed or 0)
+    maker = Maker(
+        packed, targets, validation is not None, request.seed or 0, tick=lambda: session.tick()
+    )
     configurations = maker.make(rows, known)
     chosen = request.chosen
     check_rounds(chosen, configurations, packed)

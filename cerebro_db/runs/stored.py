@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import cerebro_db
@@ -255,7 +255,8 @@ def load_setup(
         selection=row.model_selection_table,
         architectures=row.model_arch_table,
         configurations=tuple(
-            _configuration(one, models[one.model_id], row, added.get(one.mst_key)) for one in stored
+            _configuration(one, models[one.model_id], row, added.get(one.mst_key))
+            for one in _ticking(session, stored)
         ),
         targets=with_counts(session, packed, target_facts(packed), texts),
         threads=row.threads,
@@ -269,6 +270,13 @@ def load_setup(
         strategy_params=row.strategy_params,
     )
     return setup if search is None else replace(setup, probes=probes_of(setup, search))
+
+
+def _ticking(session: Session, stored: Sequence[ConfigurationRow]) -> Iterator[ConfigurationRow]:
+    """Configurations one by one: there may be very many, which takes time."""
+    for one in stored:
+        session.tick()
+        yield one
 
 
 def probes_of(setup: RunSetup, search: SearchSpec) -> tuple[Configuration, ...]:

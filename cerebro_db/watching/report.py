@@ -52,6 +52,7 @@ class RunReport:
     curves: Any = None
     no_curves: str = ""
     parameters: Sequence[Mapping[str, Value]] = field(default_factory=list)
+    drift: Sequence[reading.Drifted] = ()
 
     @functools.cached_property
     def names(self) -> list[str]:
@@ -92,6 +93,7 @@ def read(source: Source, run_id: int | None, with_curves: bool = True) -> RunRep
         curves,
         why,
         [hyperparameters(one.compile_params, one.fit_params, one.model_id) for one in board],
+        reading.drift(source, facts),
     )
 
 

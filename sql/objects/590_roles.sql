@@ -63,7 +63,7 @@ DECLARE
     number oid;
     changed integer := 0;
 BEGIN
-    IF NOT EXISTS (
+    IF pg_is_in_recovery() OR NOT EXISTS (
         SELECT 1 FROM cerebro.catalog_roles c
           LEFT JOIN pg_roles r ON r.oid = c.role
           LEFT JOIN pg_class m ON m.oid = c.marker

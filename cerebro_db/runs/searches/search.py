@@ -213,7 +213,9 @@ def _set_up(
     table = find(session, asked.model_arch_table, "model_arch_table")
     known = load_architectures(session, table, asked.space.model_ids)
     targets = with_counts(session, packed, target_facts(packed), [asked.space.fit_params_grid])
-    maker = Maker(packed, targets, validation is not None, request.seed or 0)
+    maker = Maker(
+        packed, targets, validation is not None, request.seed or 0, tick=lambda: session.tick()
+    )
     texts = {model_id: model.text for model_id, model in known.items()}
     suiting = Suiting(texts, limits_of(session))
     left_out = suiting.left_out(asked.space.compile_grid, asked.space.model_ids)
