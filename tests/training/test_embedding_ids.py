@@ -34,7 +34,9 @@ def nets() -> dict[str, str]:
     some = keras.Model(given, end(layers.Embedding(5, 2, name="words")(given[:, 2:4])))
     inner = keras.Sequential([keras.Input((FEATURES,)), layers.Embedding(5, 2, name="words")])
     nested = keras.Model(given, end(inner(given)))
-    made = keras.Model(given, end(layers.Embedding(5, 2, name="words")(keras.ops.multiply(given, 2.0))))
+    made = keras.Model(
+        given, end(layers.Embedding(5, 2, name="words")(keras.ops.multiply(given, 2.0)))
+    )
     named = {"plain": plain, "some columns": some, "nested": nested, "computed": made}
     return {name: str(model.to_json()) for name, model in named.items()}
 
