@@ -358,6 +358,13 @@ def test_a_small_budget_of_trials_has_a_model_of_all_epochs(bench: Any) -> None:
     decided = "SELECT reason FROM cerebro.decisions WHERE run_id = %s AND action = 'promote'"
     reason = "the best so far goes on to epoch 9, which no trial has reached"
     assert reason in bench.column(decided, (run_id,))
+    counts = "SELECT finished_trials, stopped FROM cerebro.searches WHERE run_id = %s"
+    full = "SELECT count(nullif(model_epoch = 9, false)), count(nullif(model_epoch < 9, false)) FROM few_trials_info"
+    assert bench.row(counts, (run_id,)) == bench.row(full)
+    board = "SELECT mst_key, status FROM cerebro.leaderboard WHERE run_id = %s ORDER BY 1"
+    assert bench.fetch(board, (run_id,)) == bench.fetch(
+        "SELECT mst_key, status FROM few_trials_info ORDER BY 1"
+    )
     row = "SELECT best_mst_key, best_objective FROM cerebro.searches WHERE run_id = %s"
     key, value = bench.row(row, (run_id,))
     compiling = bench.value("SELECT compile_params FROM few_trials_info WHERE mst_key = %s", (key,))
