@@ -6,4 +6,7 @@ return relay.driver(
     use_gpus=use_gpus,
     mst_key=mst_key,
     replace=replace,
+    dependent_varname=dependent_varname,
+    independent_varname=independent_varname,
+    on_error=on_error,
 )

@@ -1,1 +1,1 @@
-return relay.driver("jobs.promote", run_id, model, mst_key)
+return relay.driver("jobs.promote", run_id, model, mst_key, validation_table)

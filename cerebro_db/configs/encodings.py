@@ -48,6 +48,25 @@ class Method(StrEnum):
         return self in (Method.STANDARDIZE, Method.MINMAX)
 
 
+class Comparison(StrEnum):
+    """Equality of the categories of a column: what is compared."""
+
+    WRITTEN = ""  # texts as the server writes them, in encodings of 0.1
+    TEXT = "text"
+    FOLDED = "citext"
+    COLLATED = "collation"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    INSTANT = "timestamptz"
+    TIME = "time"
+    ZONED_TIME = "timetz"
+    INTERVAL = "interval"
+    UUID = "uuid"
+    NETWORK = "inet"
+    ADDRESS = "macaddr"
+
+
 NUMERIC_METHODS = tuple(method for method in Method if not method.is_categorical)
 CATEGORICAL_METHODS = tuple(method for method in Method if method.is_categorical)
 
@@ -85,6 +104,10 @@ class ColumnEncoding:
         fill: the number that is taken where a value is missing.
         categories: sorted; the code of the first one is 1. A value that is none of them is 0, or
             no 1 at all in a one-hot encoding.
+        comparison: of categories.
+        collation: schema and name of the one by which categories are compared, where that is not
+            deterministic.
+        form: of the type that the column has in the table at hand; no part of what is recorded.
         statistics: of the training rows; None where an earlier version has recorded none. They are
             no part of what a value becomes, so encodings that differ in them are equal.
     """
@@ -99,6 +122,9 @@ class ColumnEncoding:
     fill: float = 0.0
     categories: tuple[str, ...] = ()
     statistics: Statistics | None = field(default=None, compare=False)
+    comparison: Comparison = Comparison.WRITTEN
+    collation: tuple[str, ...] = ()
+    form: str = field(default="", compare=False)
 
     @property
     def width(self) -> int:
@@ -142,7 +168,10 @@ class Encoding:
 
     def to_fields(self) -> list[dict[str, Any]]:
         """JSON fields from which ``of_fields`` makes the same."""
-        return [asdict(column) for column in self.columns]
+        fields = [asdict(column) for column in self.columns]
+        for one in fields:
+            del one["form"]
+        return fields
 
     @classmethod
     def of_fields(cls, fields: Any) -> Encoding:
@@ -224,7 +253,12 @@ def _column(fields: Any) -> ColumnEncoding:
         fill,
         tuple(categories),
         _statistics(fields.get("statistics")),
+        Comparison(fields.get("comparison", "")),
+        tuple(fields.get("collation", ())),
     )
+    is_collated = found.comparison is Comparison.COLLATED
+    if len(found.collation) != 2 * is_collated or not all(map(_is_text, found.collation)):
+        raise ValueError(found.collation)
     categorical = found.method.is_categorical
     if categorical != bool(categories) or (found.kind is Kind.CATEGORY and not categorical):
         raise ValueError(found.method)

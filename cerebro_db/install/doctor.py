@@ -272,6 +272,29 @@ def _of_installation(dsn: str) -> Iterator[Finding]:
         yield Finding("segments", "ok", f"the same on {report.segments}")
     for text in report.warnings:
         yield Finding("warning", "warning", text)
+    yield from _unowned(dsn)
+
+
+def _unowned(dsn: str) -> Iterator[Finding]:
+    """What the catalog has of roles that were dropped, or are not in this cluster."""
+    try:
+        with transaction(dsn) as connection:
+            rows(connection, queries.ADOPT, "the roles of the catalog")
+            found = rows(connection, queries.UNOWNED, "the roles of the catalog")
+    except CerebroError as error:
+        yield Finding("owners", "warning", error.message, error.hint)
+        return
+    for name, what in found:
+        text = str(name).replace("'", "''")
+        yield Finding(
+            "owners",
+            "warning",
+            f'{what} of role "{name}", which is not in this cluster',
+            f"SELECT cerebro.cerebro_reassign_owned('{text}', 'new_owner') gives them to another role, "
+            "also to one of the same name that was made since",
+        )
+    if not found:
+        yield Finding("owners", "ok", "each run, model, job and schedule has a role")
 
 
 def _quoted(dsn: str) -> str:

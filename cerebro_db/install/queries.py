@@ -50,6 +50,21 @@ SELECT current_setting('server_version'),
        EXISTS (SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'pg_cron'),
        current_database(), current_setting('server_encoding')
 """
+# What the catalog has of roles that are not here, by the name of the role; a query of texts.
+ADOPT = "SELECT cerebro._adopt()"
+UNOWNED = """
+SELECT k.name::text, concat_ws(', ',
+           CASE WHEN f.runs > 0 THEN f.runs || ' runs' END, CASE WHEN f.models > 0 THEN f.models || ' registered models' END,
+           CASE WHEN f.jobs > 0 THEN f.jobs || ' jobs' END, CASE WHEN f.schedules > 0 THEN f.schedules || ' schedules' END)
+  FROM cerebro.catalog_roles k
+  LEFT JOIN pg_catalog.pg_roles r ON r.oid = k.role
+ CROSS JOIN LATERAL (
+       SELECT (SELECT count(*) FROM cerebro.catalog_runs c WHERE c.owner = k.role) AS runs,
+              (SELECT count(*) FROM cerebro.catalog_models c WHERE c.owner = k.role) AS models,
+              (SELECT count(*) FROM cerebro.catalog_jobs c WHERE c.owner = k.role) AS jobs,
+              (SELECT count(*) FROM cerebro.catalog_schedules c WHERE c.owner = k.role) AS schedules) f
+ WHERE r.oid IS NULL AND f.runs + f.models + f.jobs + f.schedules > 0 ORDER BY 1
+"""
 SUPERUSER = "SELECT current_user, current_setting('is_superuser')"
 
 # Only superusers can make a function of their own in this language.

@@ -149,7 +149,7 @@ def load_model_table(session: Session, text: str | None) -> ModelTable:
         class_kinds=_class_kinds(session, summary, len(names)),
         is_for_loss=_OBJECTIVE in facts.row and facts.texts(_OBJECTIVE)[0] in ("loss", "val_loss"),
         independent_varnames=tuple(str(name) for name in inputs),
-        classes_found=tuple(facts.count("classes_found", count) for count in found),
+        classes_found=tuple(_counted(facts, count) for count in found),
     )
 
 
@@ -292,13 +292,18 @@ def _class_kinds(session: Session, summary: Relation, count: int) -> tuple[str |
     return tuple(time_kind(session, str(name)) for name in types)
 
 
-def _listed(session: Session, summary: Relation, name: str, count: int) -> list[Any]:
-    """An array of a summary, with one element for each input or output; empty where there is none such."""
+def _counted(facts: Facts, text: str | None) -> int:
+    is_number = text is None or (text.isascii() and text.isdigit())
+    return facts.count("classes_found", int(text or 0) if is_number else text)
+
+
+def _listed(session: Session, summary: Relation, name: str, count: int) -> list[str | None]:
+    """An array of a summary as texts, one for each input or output; empty where there is none such."""
     if not summary.has(name):
         return []
-    rows = session.run(f"SELECT pg_catalog.to_json(s.{quote(name)}) FROM {summary.name.sql} s")
-    found = rows[0][0]
-    return found if isinstance(found, list) and len(found) == count else []
+    rows = session.run(f"SELECT s.{quote(name)}::text[] FROM {summary.name.sql} s")
+    found = rows[0][0] or []
+    return list(found) if len(found) == count else []
 
 
 def _class_values(session: Session, summary: Relation, name: str) -> tuple[str | None, ...]:

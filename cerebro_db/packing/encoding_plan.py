@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from cerebro_db.configs.encodings import (
     MAX_FEATURES,
     NUMERIC_METHODS,
     ColumnEncoding,
+    Comparison,
     Encoding,
     Kind,
     Method,
@@ -32,7 +34,36 @@ from cerebro_db.postgres.sessions import Session, StatementFailed
 
 DEFAULT_CATEGORIES = 100
 _NUMBERS = {20, 21, 23, 700, 701, 1700}
-_UUID = 2950
+_UUID, _BOOLEAN = 2950, 16
+_CITEXT = re.compile(r'(?:.*\.)?"?citext"?')
+_FORMS = {
+    16: "boolean", 20: "integer", 21: "integer", 23: "integer", 700: "real", 701: "double precision",
+    1700: "numeric", 1082: "date", 1114: "timestamp", 1184: "timestamptz", 1083: "time", 1266: "timetz",
+    1186: "interval", 2950: "uuid", 869: "inet", 650: "inet", 829: "macaddr", 774: "macaddr",
+}  # fmt: skip
+_COMPARISONS = {
+    "boolean": Comparison.BOOLEAN,
+    "integer": Comparison.NUMBER,
+    "real": Comparison.NUMBER,
+    "double precision": Comparison.NUMBER,
+    "numeric": Comparison.NUMBER,
+    "date": Comparison.DATE,
+    "timestamp": Comparison.DATE,
+    "timestamptz": Comparison.INSTANT,
+    "time": Comparison.TIME,
+    "timetz": Comparison.ZONED_TIME,
+    "interval": Comparison.INTERVAL,
+    "uuid": Comparison.UUID,
+    "inet": Comparison.NETWORK,
+    "macaddr": Comparison.ADDRESS,
+    "text": Comparison.TEXT,
+}
+_TEXTS = {Comparison.TEXT, Comparison.FOLDED, Comparison.COLLATED}
+# What the number of days of a date or time is counted from.
+_LENGTHS = {
+    "date": "1970", "timestamp": "1970", "timestamptz": "1970", "time": "midnight", "timetz": "midnight",
+    "interval": "itself",
+}  # fmt: skip
 _KINDS = {"B": Kind.BOOLEAN, "D": Kind.TIME, "T": Kind.TIME, "S": Kind.CATEGORY, "E": Kind.CATEGORY,
           "I": Kind.CATEGORY}  # fmt: skip
 
@@ -130,18 +161,19 @@ def matched(source: Relation, listed: str | None, encoding: Encoding, role: str)
                 f"{role}: got {shown(listed)}; allowed: NULL, '*' or the columns of the recorded "
                 f"encoding: {', '.join(map(shown_identifier, names))}"
             )
+    columns = []
     for known in encoding.columns:
         found = column(source, '"' + known.name.replace('"', '""') + '"', role)
-        kind = _kind(found)
-        if not known.method.is_categorical and kind is not known.kind:
+        if _kind(found) is None:
+            raise _unsuitable(found, role)
+        if not _fits(found, known):
             raise InvalidData(
                 f"{role}: the column {found.name!r} is of type {found.type}; the recorded encoding "
                 f"is of {known.type}",
                 hint=f"cast it in a view: SELECT {shown_identifier(found.name)}::{known.type}",
             )
-        if kind is None:
-            raise _unsuitable(found, role)
-    return encoding
+        columns.append(replace(known, form=_form(found)))
+    return replace(encoding, columns=tuple(columns))
 
 
 def _chosen(
@@ -183,7 +215,38 @@ def _planned(column: Column, own: object, request: EncodingRequest) -> ColumnEnc
     else:
         # False and true are 0 and 1 unless someone wants it otherwise.
         method = Method.NONE if kind is Kind.BOOLEAN else Method(str(request.numbers))
-    return ColumnEncoding(column.name, column.type, kind, method)
+    comparison = _comparison(column) if method.is_categorical else Comparison.WRITTEN
+    return ColumnEncoding(
+        column.name, column.type, kind, method, comparison=comparison, form=_form(column)
+    )
+
+
+def _form(column: Column) -> str:
+    """The type of values, as far as it decides how they are compared."""
+    return _FORMS.get(column.type_oid, "text")
+
+
+def _comparison(column: Column) -> Comparison:
+    if column.category == "S" and _CITEXT.fullmatch(column.base_type):
+        return Comparison.FOLDED
+    return _COMPARISONS[_form(column)]
+
+
+def _fits(found: Column, known: ColumnEncoding) -> bool:
+    """Whether values of a column become those of the recorded type, and lose nothing."""
+    if known.method.is_categorical and known.comparison is not Comparison.WRITTEN:
+        if found.type_oid == _BOOLEAN:
+            return known.comparison in (Comparison.BOOLEAN, Comparison.NUMBER)
+        usual = _COMPARISONS[_form(found)]
+        return (_TEXTS if usual in _TEXTS else {usual}) >= {known.comparison}
+    if _kind(found) is not known.kind:
+        return False
+    if known.method.is_categorical:  # texts as the server writes them are those of one type
+        return known.kind in (Kind.CATEGORY, Kind.BOOLEAN) or found.type == known.type
+    if known.kind is not Kind.TIME:
+        return True
+    recorded = _LENGTHS.get(known.type.partition("(")[0].partition(" ")[0])
+    return recorded in (None, _LENGTHS[_form(found)])
 
 
 def _kind(column: Column) -> Kind | None:
@@ -260,6 +323,7 @@ class Fitter:
             InvalidData: there are no rows, or a column has no value.
             InvalidArgument: it would be too many features.
         """
+        plan = self._collated(plan)
         columns = []
         for first in range(0, len(plan.columns), _COLUMNS_AT_ONCE):
             columns += self._all_measured(plan.columns[first : first + _COLUMNS_AT_ONCE])
@@ -271,6 +335,20 @@ class Fitter:
                 hint="lower max_categories, or use the encoding 'integer' for some columns",
             )
         return found
+
+    def _collated(self, plan: Encoding) -> Encoding:
+        """With the collations by which texts are equal that are not the same."""
+        found = {
+            name: (schema, collation)
+            for name, schema, collation in self._session.run(sql.COLLATIONS, (self._table.text,))
+        }
+        columns = (
+            replace(one, comparison=Comparison.COLLATED, collation=found[one.name])
+            if one.comparison is Comparison.TEXT and one.name in found
+            else one
+            for one in plan.columns
+        )
+        return replace(plan, columns=tuple(columns))
 
     def _all_measured(self, plan: Sequence[ColumnEncoding]) -> list[ColumnEncoding]:
         row = self._row(sql.numbers, plan)

@@ -85,18 +85,18 @@ from cerebro_db.postgres.table_kinds import PACKED
 from cerebro_db.relay.machine import cores
 
 
-def pack(host: JobHost, request: PackRequest, *, records: bool = True) -> PackSummary:
+def pack(host: JobHost, request: PackRequest) -> PackSummary:
     """Make a packed table and its summary, or nothing at all.
 
     Args:
-        host: of the call; gets one line when all is done.
+        host: of the call; gets one line when all is done, unless it is models that are scored.
         request: what to pack.
-        records: whether it is written down how far rows have moved from those of an earlier packing.
     """
     request.check()
     with borrowed(host.pool, 1) as (control,):
-        summary = _Job(host, control, records).run(request)
-    host.notice(str(summary))
+        summary = _Job(host, control).run(request)
+    if not request.is_scored:
+        host.notice(str(summary))
     return summary
 
 
@@ -111,13 +111,17 @@ def check(host: JobHost, request: PackRequest) -> None:
         _Job(host, control).check(request)
 
 
+# Partitions of rows on which models are scored: one from so many rows on, and not more than so many.
+_SCORED_ROWS, _MOST_SCORED = 500_000, 8
+
+
 class _Job:
     """One call of ``pack``: what its steps share."""
 
-    def __init__(self, host: JobHost, control: Session, records: bool = True) -> None:
+    def __init__(self, host: JobHost, control: Session) -> None:
         self._host, self._pool = host, host.pool
         self._dialect, self._sql = host.dialect, host.dialect.packing
-        self._control, self._records = control, records
+        self._control = control
         self._observed: Observed | None = None  # where an earlier encoding is used
 
     def run(self, request: PackRequest) -> PackSummary:
@@ -165,7 +169,7 @@ class _Job:
             inputs=[source.oid, *([training.relation.oid] if training else [])],
         )
         target, *targets = listed_targets(request, source)
-        if earlier is not None and training is None:
+        if earlier is not None and training is None and not request.is_scored:
             check_follows(request, source, target, earlier)
         feature, *features = self._features(request, source, target, earlier)
         others = Others(tuple(features), tuple(targets))
@@ -318,7 +322,7 @@ class _Job:
             build=work.build,
             columns=work.columns,
             names=work.names,
-            seed=None if request.is_validation else request.seed,
+            seed=request.shuffle_seed,
             # As many as the training table has, on its segments.
             partitions=None if work.training else request.num_partitions,
             segments=work.segments.segments,
@@ -364,7 +368,7 @@ class _Job:
 
     def _compared(self, work: Work, earlier: Earlier, read: Read, encoding: Encoding) -> Work:
         """With an earlier encoding, after a look at how far the rows have moved."""
-        if not self._records:
+        if work.request.is_scored:
             return work
         with columns_named(self._control, read.sql, work.feature.readings("s")):
             self._observed = observe(self._control, read, encoding)
@@ -489,7 +493,7 @@ def _fillings(
 
 
 def _layout(work: Work, survey: Survey) -> Layout:
-    seed = None if work.request.is_validation else work.request.seed
+    seed = work.request.shuffle_seed
     partitions = _partitions(work, len(survey.addresses))
     layout = lay_out(survey.addresses, partitions, buffer_size(work, survey), seed)
     check_size(survey, layout)
@@ -513,6 +517,8 @@ def _survey(surveyor: Surveyor, work: Work, table: QualifiedName) -> Survey:
 def _partitions(work: Work, rows: int) -> int:
     if work.training is not None:
         return min(len(work.training.partitions), rows)
+    if work.request.is_scored:  # whatever the processors are, so that sums are the same
+        return min(_MOST_SCORED, rows // _SCORED_ROWS + 1, rows)
     wanted = work.request.num_partitions
     if wanted is not None and wanted > rows:
         raise InvalidArgument(

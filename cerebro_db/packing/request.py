@@ -38,6 +38,8 @@ class PackRequest:
         is_validation: follow ``training_table`` and keep the order of the rows.
         on_error: of images that cannot be read.
         encoding_of: a packed table or models, whose classes and encoding hold here, too.
+        is_scored: whether models are scored on the rows: follow whatever ``encoding_of`` has, and keep the order
+            of the rows.
     """
 
     source_table: str | None
@@ -58,6 +60,12 @@ class PackRequest:
     replace: bool | None = False
     on_error: str | None = OnError.STOP
     encoding_of: str | None = None
+    is_scored: bool = False
+
+    @property
+    def shuffle_seed(self) -> int | None:
+        """Seed of the order of the rows; None where they keep theirs."""
+        return None if self.is_validation or self.is_scored else self.seed
 
     @property
     def ignores(self) -> bool:

@@ -224,7 +224,7 @@ def _own_fields(
     encoding = survey.feature.encoding
     dtypes = ["int32" if one.is_class else "float32" for one in targets]
     found = [one.found if one.is_class else None for one in targets]
-    seed = None if request.is_validation else request.seed
+    seed = request.shuffle_seed
     return [
         Field("independent_vartype", "text[]", [one.column.type for one in features]),
         Field("input_shapes", "json", json.dumps([one.shape for one in features])),

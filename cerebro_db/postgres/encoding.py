@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cerebro_db.configs.encodings import ColumnEncoding, Encoding, Kind, Method
-from cerebro_db.postgres.names import QualifiedName, literal, quote
+from cerebro_db.postgres.categories import category, code, is_category, is_present
+from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.table_kinds import ENCODED, PACKED
 
 _LARGEST = "1.7976931348623157e308::double precision"
@@ -22,6 +23,18 @@ FEATURE_COLUMNS = (
 )
 
 
+# The columns of a table whose collation takes texts for equal that are not the same. Older servers have no such
+# collations. Parameter: the table's name.
+COLLATIONS = """
+SELECT a.attname, n.nspname, l.collname
+  FROM pg_catalog.pg_attribute a
+  JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
+  JOIN pg_catalog.pg_namespace n ON n.oid = l.collnamespace
+ WHERE a.attrelid = %s::pg_catalog.regclass AND a.attnum > 0 AND NOT a.attisdropped
+   AND pg_catalog.row_to_json(l) ->> 'collisdeterministic' = 'false'
+"""
+
+
 def encoded(encoding: Encoding, alias: str) -> str:
     """An expression over ``alias``: all features of a row, ``double precision[]``, never NULL."""
     parts = [part for column in encoding.columns for part in _parts(column, alias)]
@@ -34,7 +47,8 @@ def numbers(table: QualifiedName, columns: Sequence[ColumnEncoding]) -> str:
     parts = ["pg_catalog.count(*)"]
     for column in columns:
         if column.method.is_categorical:
-            parts.append(f"pg_catalog.count(s.{quote(column.name)})")
+            present = is_present(column, "s")
+            parts.append(f"pg_catalog.count(CASE WHEN {present} THEN 1 END)")
         else:
             value = _finite(column, "s")
             parts += [f"pg_catalog.{name}({value})" for name in ("count", "avg", "min", "max")]
@@ -83,9 +97,10 @@ def categories(table: QualifiedName, column: ColumnEncoding) -> str:
     """
     return (
         "SELECT f.category, f.n FROM ("
-        f"SELECT {_text(column, 's')} AS category, pg_catalog.count(*) AS n "
-        f"FROM ONLY {table.sql} s WHERE s.{quote(column.name)} IS NOT NULL "
-        "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT %s) f ORDER BY 1"
+        'SELECT pg_catalog.min(c.category COLLATE "C") AS category, pg_catalog.count(*) AS n '
+        f"FROM (SELECT {category(column, 's')} AS category FROM ONLY {table.sql} s "
+        f"WHERE {is_present(column, 's')}) c "
+        'GROUP BY c.category ORDER BY 2 DESC, 1 LIMIT %s) f ORDER BY f.category COLLATE "C"'
     )
 
 
@@ -138,13 +153,13 @@ def create_features(table: QualifiedName) -> str:
 def missing(column: ColumnEncoding, alias: str) -> str:
     """Condition over ``alias``: the column has no value, as far as the encoding goes."""
     if column.method.is_categorical:
-        return f"{alias}.{quote(column.name)} IS NULL"
+        return f"({is_present(column, alias)}) IS NOT TRUE"
     return f"({_is_finite(column, alias)}) IS NOT TRUE"
 
 
 def unseen(column: ColumnEncoding, alias: str) -> str:
     """Condition over ``alias``: the column has a category that the encoding does not know."""
-    return f"{alias}.{quote(column.name)} IS NOT NULL AND {_code(column, alias)} = 0"
+    return f"{is_present(column, alias)} AND {code(column, alias)} = 0"
 
 
 def finite(column: ColumnEncoding, alias: str) -> str:
@@ -157,12 +172,12 @@ def _parts(column: ColumnEncoding, alias: str) -> list[str]:
         return [_code(column, alias)]
     missing = []
     if column.method is Method.ONEHOT:
-        text = _text(column, alias)
         values = [
-            f"CASE WHEN {text} = {literal(value)} THEN 1 ELSE 0 END" for value in column.categories
+            f"CASE WHEN {is_category(column, alias, value)} THEN 1 ELSE 0 END"
+            for value in column.categories
         ]
         if column.has_missing:
-            missing = [f"CASE WHEN {alias}.{quote(column.name)} IS NULL THEN 1 ELSE 0 END"]
+            missing = [f"CASE WHEN {is_present(column, alias)} THEN 0 ELSE 1 END"]
         return values + missing
     finite = _is_finite(column, alias)
     value = f"({_value(column, alias)} - {_number(column.center)}) / {_number(column.scale)}"
@@ -172,25 +187,10 @@ def _parts(column: ColumnEncoding, alias: str) -> list[str]:
 
 
 def _code(column: ColumnEncoding, alias: str) -> str:
-    """The code of a category, found by halving."""
-    text = _text(column, alias)
+    """The number of the category of a row; the last one where it is missing."""
     missing = len(column.categories) + 1 if column.has_missing else 0
-    found = _halved(text, list(enumerate(column.categories, 1)))
-    return f"CASE WHEN {alias}.{quote(column.name)} IS NULL THEN {missing} ELSE {found} END"
-
-
-def _halved(text: str, codes: list[tuple[int, str]]) -> str:
-    if len(codes) == 1:
-        code, value = codes[0]
-        return f"CASE WHEN {text} = {literal(value)} THEN {code} ELSE 0 END"
-    middle = len(codes) // 2
-    low, high = _halved(text, codes[:middle]), _halved(text, codes[middle:])
-    return f"CASE WHEN {text} < {literal(codes[middle][1])} THEN {low} ELSE {high} END"
-
-
-def _text(column: ColumnEncoding, alias: str) -> str:
-    """The category of a row; compared byte by byte, whatever the column's collation says."""
-    return f'{alias}.{quote(column.name)}::text COLLATE "C"'
+    found = code(column, alias)
+    return f"CASE WHEN ({is_present(column, alias)}) IS NOT TRUE THEN {missing} ELSE {found} END"
 
 
 def _value(column: ColumnEncoding, alias: str) -> str:

@@ -46,7 +46,7 @@ class Table:
     Attributes:
         suffix: what its name ends in.
         kind: of the relation, as the server has it.
-        is_own: whether it belongs to the calling role itself.
+        is_own: whether it belongs to the calling role itself, or to one that this is a member of.
         is_usable: whether that has the rights of the owner.
     """
 
@@ -168,6 +168,18 @@ def replaced(session: Session, outputs: Outputs) -> Iterator[None]:
     yield
     if grants:
         _grant(session, outputs, grants)
+    _give(session, outputs, earlier)
+
+
+def _give(session: Session, outputs: Outputs, earlier: Sequence[Table]) -> None:
+    """The tables belong to whom the earlier ones belonged to, of which the caller is a member."""
+    there = _tables(session, outputs.name, outputs.suffixes)
+    owners = {table.suffix: table.owner for table in earlier}
+    first = next(iter(owners.values()), None)
+    for suffix, table in there.items():
+        owner = owners.get(suffix, first)
+        if owner is not None and owner != table.owner:
+            session.run(f"ALTER TABLE {table.name.sql} OWNER TO {quote(owner)}")
 
 
 def publish(session: Session, outputs: Outputs) -> None:
@@ -247,7 +259,7 @@ def _earlier(session: Session, outputs: Outputs) -> list[Table]:
         if not outputs.replace:
             raise exists_already(outputs.text, outputs.role, table.name)
         if _is_of(outputs.kind, table, there):
-            _check_own(outputs, table)
+            _check_own(session, outputs, table)
             _check_given(session, outputs, table)
             earlier.append(table)
         elif suffix in outputs.suffixes:
@@ -269,13 +281,29 @@ def _what(table: Table) -> str:
     return f"the {kind} {table.name}" + (f" with {told}" if told else "")
 
 
-def _check_own(outputs: Outputs, table: Table) -> None:
+# Whether a table can be given to its owner once it was made anew. Parameters: the owner, the schema.
+_CAN_GIVE = """
+SELECT r.rolname = current_user
+       OR pg_catalog.has_schema_privilege(r.oid, %s, 'CREATE')
+          AND CASE WHEN pg_catalog.current_setting('server_version_num')::integer < 160000 THEN true
+                   ELSE pg_catalog.pg_has_role(r.oid, 'SET') END
+  FROM pg_catalog.pg_roles r WHERE r.rolname = %s
+"""
+
+
+def _check_own(session: Session, outputs: Outputs, table: Table) -> None:
     what = f"{outputs.role}: got {outputs.text!r}"
     if not table.is_own:
         raise NotPermitted(
-            f"{what}; {table.name} belongs to {table.owner}; {outputs.by} := true replaces your own "
-            "only",
+            f"{what}; {table.name} belongs to {table.owner}; {outputs.by} := true replaces your own, and "
+            "those of roles that you are a member of",
             hint="choose another name, or call this as its owner",
+        )
+    if not session.run(_CAN_GIVE, (table.name.schema, table.owner))[0][0]:
+        raise NotPermitted(
+            f"{what}; {table.name} belongs to {table.owner}, who may not make tables in schema "
+            f"{table.name.schema}, or as whom you may not act: a new table could not belong to that role",
+            hint="GRANT CREATE ON SCHEMA to that role, or choose another name",
         )
     if table.oid in outputs.inputs:
         raise InvalidArgument(

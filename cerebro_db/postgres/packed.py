@@ -146,7 +146,11 @@ def _check_counts(
 
 FORMAT_VERSION = 1
 SUMMARY_SUFFIX = "_summary"
-_HINT = "pack it first: SELECT cerebro.cerebro_pack('source', 'packed', 'label', 'features')"
+_HINT = (
+    "pack it first: cerebro.cerebro_pack packs arrays of numbers, cerebro.cerebro_pack_columns columns of mixed "
+    "types, cerebro.cerebro_pack_images images"
+)
+_VALIDATION_HINT = "pack it with cerebro.cerebro_pack_validation and the training table"
 
 
 @dataclass(frozen=True)
@@ -293,7 +297,8 @@ def described(session: Session, text: str | None, role: str) -> PackedTable:
 def _described(session: Session, text: str | None, role: str) -> tuple[PackedTable, Facts]:
     relation = find(session, text, role)
     if not (relation.has("partition_key") and relation.has("buffer_id")):
-        raise WrongObjectType(f"{role}: {relation.name} is not packed", hint=_HINT)
+        hint = _VALIDATION_HINT if role == "validation_table" else _HINT
+        raise WrongObjectType(f"{role}: {relation.name} is not packed", hint=hint)
     check_local(session, relation, role)
     summary = _summary_of(session, relation, role)
     facts = _facts(session, summary, role)
@@ -314,6 +319,27 @@ def _described(session: Session, text: str | None, role: str) -> tuple[PackedTab
         sample_weight=_sample_weight(session, summary),
     )
     return packed, facts
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a table was packed from.
+
+    Attributes:
+        source: the table or view with the rows.
+        dependent, independent: its columns of targets and features.
+    """
+
+    source: str
+    dependent: tuple[str, ...]
+    independent: tuple[str, ...]
+
+
+def origin_of(session: Session, packed: PackedTable) -> Origin:
+    """What a table was packed from, as its summary tells."""
+    rows = session.run(f"SELECT s.source_table FROM {packed.summary.sql} s")
+    targets, inputs = ([one.name for one in each] for each in (packed.targets, packed.inputs))
+    return Origin(str(rows[0][0]), tuple(targets), tuple(inputs))
 
 
 def recorded_encoding(session: Session, summary: Relation, role: str) -> Recorded | None:
@@ -414,11 +440,8 @@ def packed_of(session: Session, oid: int, role: str) -> PackedTable:
         ) from None
 
 
-# Why what a run has read may be something else in the whole database.
-MOVED = (
-    "the database was restored from a dump, which gives tables other numbers, so that no run that was under way "
-    "goes on there"
-)
+# Why what a run has read may not be there in the whole database.
+MOVED = "the dump that was restored here has none of its name"
 _NAME_OF = """
 SELECT n.nspname, c.relname
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

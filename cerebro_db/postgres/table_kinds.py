@@ -92,7 +92,15 @@ KINDS = (
 TABLES = """
 SELECT c.relname::text, c.oid::bigint, c.relkind::text,
        pg_catalog.obj_description(c.oid, 'pg_class'), pg_catalog.pg_get_userbyid(c.relowner)::text,
-       c.relowner = (SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = current_user),
+       c.relowner = (SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = current_user)
+       OR EXISTS (
+           -- A superuser has the rights of all roles, and is a member of those that it was granted.
+           WITH RECURSIVE granted(role) AS (
+               SELECT m.roleid FROM pg_catalog.pg_auth_members m JOIN pg_catalog.pg_roles r ON r.oid = m.member
+                WHERE r.rolname = current_user
+                UNION
+               SELECT m.roleid FROM granted g JOIN pg_catalog.pg_auth_members m ON m.member = g.role)
+           SELECT 1 FROM granted g WHERE g.role = c.relowner AND pg_catalog.pg_has_role(c.relowner, 'USAGE')),
        pg_catalog.pg_has_role(c.relowner, 'USAGE'),
        ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
               WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)

@@ -25,6 +25,7 @@ from cerebro_db.postgres.control import END_HOLDER, control_session, holder_of, 
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.jobs import Jobs
 from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.scratch import is_in_use
 from cerebro_db.postgres.sessions import (
     POLL_SECONDS,
     Session,
@@ -113,6 +114,8 @@ def vacuum(
         for name in catalog.orphaned_states():
             with _each_for_itself(), transaction(control):
                 catalog.execute("SET LOCAL lock_timeout = '2s'")
+                if is_in_use(control, name):
+                    continue
                 size = catalog.table_bytes(QualifiedName(STATES_SCHEMA, name))
                 catalog.execute(f"DROP TABLE {QualifiedName(STATES_SCHEMA, name).sql}")
                 removed.append((None, size))

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.registry import ModelReference, model_reference
-from cerebro_db.errors import InvalidArgument, SerializationFailed, UndefinedModel, WrongRunStatus
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidArgument,
+    SerializationFailed,
+    UndefinedModel,
+    WrongRunStatus,
+)
 from cerebro_db.models.registered import named_models
 from cerebro_db.models.registry import RegisterRequest, register, set_alias
+from cerebro_db.models.trained import ModelTable
 from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.control import JobHost, control_session, transaction
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import PackedTable, fingerprint, packed_of
+from cerebro_db.postgres.packed import (
+    PackedTable,
+    fingerprint,
+    load_packed,
+    origin_of,
+    packed_of,
+)
 from cerebro_db.postgres.registry import Registry
+from cerebro_db.postgres.relations import find
 from cerebro_db.postgres.sessions import Session
-from cerebro_db.scoring.evaluation import Score, scores_on
+from cerebro_db.scoring.evaluation import Score, is_alike, scores_on
 from cerebro_db.scoring.prediction_models import LOSS, badness
+from cerebro_db.scoring.raw_rows import RawRows, listed_names, name_of, same_rows
+
+_ROLE = "validation_table"
+_GONE = (
+    "validation_table := '...' of cerebro.cerebro_promote_if_better names other rows, packed or raw; a packing with "
+    "encoding_of := 'model:name@alias' needs no raw rows"
+)
 
 
 def promotion_of(text: str | None, role: str) -> ModelReference:
@@ -34,65 +57,189 @@ def promotion_of(text: str | None, role: str) -> ModelReference:
     return reference
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """Scores of two models on the same rows.
+
+    Attributes:
+        winner: of the model of the run.
+        champion: of the version that has the alias; None where none has.
+        rows: which rows they were, as the lineage tells it.
+    """
+
+    winner: Score
+    champion: Score | None
+    rows: dict[str, Any]
+
+
 def promote_if_better(
-    host: JobHost, run_id: int | None, model: str | None, mst_key: int | None = None
+    host: JobHost,
+    run_id: int | None,
+    model: str | None,
+    mst_key: int | None = None,
+    validation_table: str | None = None,
 ) -> int | None:
     """Register a model of a run and give it an alias, if it is better than the version that has it.
 
-    Both are scored on the validation table of the run, as it is now.
+    Both are scored on the validation table, as it is now. Where that is packed in another way than one of
+    them was trained with, they are scored on the raw rows that it was packed from, each by its own encoding.
 
     Args:
-        host: of the call.
-        run_id: a finished run with a validation table.
+        host: of the call; is told of raw rows.
+        run_id: a finished run.
         model: with the alias, such as ``model:digits@champion``.
         mst_key: which model of the run; None for the best one.
+        validation_table: a packed table or raw rows; None for the validation table of the run.
 
     Returns:
         The new version; None where the model is no better.
 
     Raises:
         UndefinedRun: the caller has no such run.
-        WrongRunStatus: it has not finished, or has no validation table.
-        InvalidArgument: the two have no loss or metric in common, or were not trained for such rows.
+        WrongRunStatus: it has not finished, or there is no validation table.
+        UndefinedTable, UndefinedColumn, InvalidData: the raw rows are not there, or a model cannot see them.
+        InvalidArgument: the two have no loss or metric in common.
     """
     reference = promotion_of(model, "model")
     with control_session(host.pool, host.search_path) as control:
-        run = _finished(control, run_id)
-        assert run.row.validation_oid is not None
-        test = packed_of(control, run.row.validation_oid, "validation_table")
+        run = _finished(control, run_id, validation_table)
         output = QualifiedName(run.row.output_schema, run.row.output_name)
         key = _best(control, run.run_id) if mst_key is None else mst_key
-        winner = _score(host, control, output.text, test, key)
+        winner = _one_model(control, output.text, key)
         before = _champion(control, reference)
+        rivals = [winner]
+        if before is not None:
+            rivals.append(_one_model(control, str(reference.at(before)), None))
+        test = _validation(control, run, validation_table)
+        compared = _compared(host, control, rivals, test)
         told: dict[str, Any] = {
             "alias": reference.alias,
-            "validation": {
-                "table": test.relation.name.text,
-                "fingerprint": fingerprint(control, test),
-                "rows": test.rows,
-            },
-            "scores": _told(winner),
+            "validation": compared.rows,
+            "scores": _told(compared.winner),
             "champion": None,
         }
-        if before is not None:
-            champion = _score(host, control, str(reference.at(before)), test, None)
-            if not _is_better(_goal(control, run.run_id, key), winner, champion):
+        if compared.champion is not None:
+            goal = _goal(control, run.run_id, key)
+            if not _is_better(goal, compared.winner, compared.champion):
                 return None
-            told["champion"] = {"version": before, "scores": _told(champion)}
+            told["champion"] = {"version": before, "scores": _told(compared.champion)}
         with transaction(control):
             return _promoted(control, run, key, reference, before, told)
 
 
-def _finished(session: Session, run_id: int | None) -> StoredRun:
+@dataclass(frozen=True)
+class Rival:
+    """One of the models that are compared."""
+
+    table: ModelTable
+    key: int
+
+
+def _one_model(control: Session, name: str, mst_key: int | None) -> Rival:
+    table = named_models(control, name)
+    key = table.only_key() if mst_key is None else mst_key
+    table.check_key(key)
+    return Rival(table, key)
+
+
+def _validation(
+    control: Session, run: StoredRun, validation_table: str | None
+) -> PackedTable | RawRows:
+    """The rows by which models are compared."""
+    if validation_table is None:
+        assert run.row.validation_oid is not None
+        return packed_of(control, run.row.validation_oid, _ROLE)
+    found = find(control, validation_table, _ROLE)
+    if found.has("partition_key") and found.has("buffer_id"):
+        return load_packed(control, validation_table, _ROLE)
+    return RawRows(found)
+
+
+def _compared(
+    host: JobHost, control: Session, rivals: Sequence[Rival], test: PackedTable | RawRows
+) -> Comparison:
+    tables = [rival.table for rival in rivals]
+    if isinstance(test, RawRows):
+        return _compared_raw(host, control, rivals, test, None)
+    other = next((table for table in tables if not is_alike(table, test)), None)
+    if other is not None:
+        rows = _raw_rows(control, test, other)
+        return _compared_raw(host, control, rivals, rows, test)
+    facts = {
+        "table": str(test.relation.name),
+        "fingerprint": fingerprint(control, test),
+        "rows": test.rows,
+    }
+    return _scored(host, control, rivals, [test] * len(rivals), facts)
+
+
+def _compared_raw(
+    host: JobHost,
+    control: Session,
+    rivals: Sequence[Rival],
+    rows: RawRows,
+    packed: PackedTable | None,
+) -> Comparison:
+    if packed is not None:
+        host.notice(
+            f"{packed.relation.name} is packed in another way than one of the models was trained with: they are "
+            f"scored on the raw rows of {rows.table.name}, each by its own encoding"
+        )
+    with same_rows(host, control, [rival.table for rival in rivals], rows) as tests:
+        facts = {
+            "table": str(rows.table.name),
+            "fingerprint": None,
+            "rows": tests[0].rows,
+            "packed_table": str(packed.relation.name) if packed else None,
+        }
+        return _scored(host, control, rivals, tests, facts)
+
+
+def _scored(
+    host: JobHost,
+    control: Session,
+    rivals: Sequence[Rival],
+    tests: Sequence[PackedTable],
+    facts: dict[str, Any],
+) -> Comparison:
+    found = [
+        scores_on(host, control, rival.table, test, (rival.key,))[0]
+        for rival, test in zip(rivals, tests, strict=True)
+    ]
+    return Comparison(found[0], found[1] if len(found) > 1 else None, facts)
+
+
+def _raw_rows(control: Session, packed: PackedTable, other: ModelTable) -> RawRows:
+    """The rows that a validation table was packed from.
+
+    Raises:
+        UndefinedTable, NotPermitted: they are not there any more, or may not be read.
+    """
+    origin = origin_of(control, packed)
+    try:
+        source = find(control, origin.source, _ROLE)
+    except CerebroError as error:
+        error.message = (
+            f"{_ROLE}: {packed.relation.name} is packed in another way than {name_of(other)} was trained with, so the "
+            f"raw rows are needed that it was packed from: {error.message.removeprefix(f'{_ROLE}: ')}"
+        )
+        error.hint = _GONE
+        raise
+    inputs = None if packed.encoding is not None else listed_names(origin.independent)
+    return RawRows(source, listed_names(origin.dependent), inputs)
+
+
+def _finished(session: Session, run_id: int | None, validation_table: str | None) -> StoredRun:
     run = Catalog(session).run(run_id)
     if run.status != "finished":
         raise WrongRunStatus(
             f"run_id: got {run.run_id}, which is {run.status}; allowed: a run that is finished"
         )
-    if run.row.validation_oid is None:
+    if run.row.validation_oid is None and validation_table is None:
         raise WrongRunStatus(
             f"run_id: got {run.run_id}, which has no validation table; allowed: a run with one, by which "
-            "models are compared"
+            "models are compared",
+            hint="validation_table := '...' names rows to compare models by, packed or raw",
         )
     return run
 
@@ -122,16 +269,6 @@ def _champion(session: Session, reference: ModelReference) -> int | None:
         return Registry(session).usable(reference).version
     except UndefinedModel:
         return None
-
-
-def _score(
-    host: JobHost, control: Session, name: str, test: PackedTable, mst_key: int | None
-) -> Score:
-    table = named_models(control, name)
-    key = table.only_key() if mst_key is None else mst_key
-    table.check_key(key)
-    (score,) = scores_on(host, control, table, test, (key,))
-    return score
 
 
 def _is_better(goal: str, winner: Score, champion: Score) -> bool:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cerebro_db.configs.encodings import Recorded
 from cerebro_db.configs.grids.outputs import (
     AUC,
     CONFUSION,
@@ -16,6 +17,7 @@ from cerebro_db.configs.grids.outputs import (
     is_exact,
     loss_names,
 )
+from cerebro_db.configs.images import ImageEncoding, OnError, check_ignores, ignores_errors
 from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.executors.tasks import input_task, target_task, worker_task
 from cerebro_db.models.registered import Origin, named_models, origin_of
@@ -42,18 +44,22 @@ from cerebro_db.postgres.gpus import check_gpus, gpu_places
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced
 from cerebro_db.postgres.packed import PackedTable, PartitionInfo, load_packed
+from cerebro_db.postgres.relations import find
 from cerebro_db.postgres.sessions import Session, close_all
 from cerebro_db.postgres.table_kinds import CONFUSION as CONFUSION_MATRICES
 from cerebro_db.postgres.table_kinds import SCORES, Kind
 from cerebro_db.relay.machine import cores
 from cerebro_db.scoring.again import done_again
 from cerebro_db.scoring.prediction_models import shown_classes
+from cerebro_db.scoring.raw_rows import RawRows, check_raw_arguments, packed_rows
 
 # Workers that must import TensorFlow first pay off from so many rows on, each scored by one model.
 MANY_ROWS = 2_000_000
 # As text they stay below a gigabyte.
 MOST_PREDICTIONS = 150_000_000
 _DATASET = "test"
+_ROLE = "test_table"
+_OTHER_PACKING = "give the raw rows as test_table, or pack them with cerebro.cerebro_pack_validation and the training table"
 _COLUMNS = (
     "loss double precision",
     "metric double precision",
@@ -66,7 +72,12 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """The arguments of ``cerebro_evaluate``, as given."""
+    """The arguments of ``cerebro_evaluate``, as given.
+
+    Attributes:
+        dependent_varname, independent_varname: of raw rows; NULL for the columns of the models.
+        on_error: of images of raw rows that cannot be read.
+    """
 
     model_table: str | None
     test_table: str | None
@@ -74,6 +85,14 @@ class EvaluationRequest:
     use_gpus: bool | None = False
     mst_key: int | None = None
     replace: bool | None = False
+    dependent_varname: str | None = None
+    independent_varname: str | None = None
+    on_error: str | None = OnError.STOP
+
+    @property
+    def ignores(self) -> bool:
+        """True if rows of images that cannot be read are left out."""
+        return ignores_errors(self.on_error)
 
 
 @dataclass(frozen=True)
@@ -95,7 +114,7 @@ class Score:
 
 
 def evaluate(host: JobHost, request: EvaluationRequest) -> list[Score]:
-    """Score models on a packed table and write the scores into a new table.
+    """Score models on a packed table or on raw rows, and write the scores into a new table.
 
     Args:
         host: of the call; is told of fewer workers.
@@ -107,8 +126,9 @@ def evaluate(host: JobHost, request: EvaluationRequest) -> list[Score]:
     """
     with control_session(host.pool, host.search_path) as control:
         table = named_models(control, request.model_table)
-        test, models, outputs = _wanted(control, table, request, SCORES)
-        scores = _scored(host, control, table, test, models, bool(request.use_gpus))
+        models, outputs = _wanted(control, table, request, SCORES)
+        with _test_rows(host, control, table, request) as test:
+            scores = _scored(host, control, table, test, models, bool(request.use_gpus))
         with transaction(control):
             _write(control, outputs, scores, origin_of(table))
     return scores
@@ -123,13 +143,9 @@ def scores_on(
         host: of the call; is told of fewer workers.
         control: a session, which holds the slots of the workers.
         table: of the models.
-        test: packed like the table that they were trained on.
+        test: packed like the table that they were trained on, which is not checked here.
         mst_keys: which models.
-
-    Raises:
-        InvalidArgument: it was not.
     """
-    check_alike(table, test)
     models = load_models(control, table, mst_keys)
     return _scored(host, control, table, test, models, False)
 
@@ -149,18 +165,61 @@ def _scored(
 
 def _wanted(
     control: Session, table: ModelTable, request: EvaluationRequest, kind: Kind
-) -> tuple[PackedTable, list[TrainedModel], Outputs]:
-    """The test table, the models and the outputs of a request."""
-    test = load_packed(control, request.test_table, "test_table")
-    check_alike(table, test)
+) -> tuple[list[TrainedModel], Outputs]:
+    """The models and the outputs of a request."""
+    found = find(control, request.test_table, _ROLE)
     if request.mst_key is not None:
         table.check_key(request.mst_key)
     keys = table.mst_keys if request.mst_key is None else (request.mst_key,)
     models = load_models(control, table, keys)
     outputs = new_outputs(
-        control, request.output_table, "output_table", kind, replace=request.replace
+        control,
+        request.output_table,
+        "output_table",
+        kind,
+        replace=request.replace,
+        inputs=[found.oid],
     )
-    return test, models, outputs
+    return models, outputs
+
+
+@contextmanager
+def _test_rows(
+    host: JobHost, control: Session, table: ModelTable, request: EvaluationRequest
+) -> Iterator[PackedTable]:
+    """The rows of a request: a packed table, or raw rows that are packed meanwhile as the models need them."""
+    found = find(control, request.test_table, _ROLE)
+    if not (found.has("partition_key") and found.has("buffer_id")):
+        named = request.dependent_varname, request.independent_varname
+        rows = RawRows(found, *named, request.on_error)
+        check_ignores(request.ignores, image_of(table.encoding))
+        rows.read_for(table)
+        with packed_rows(host, control, table, rows) as test:
+            yield test
+        return
+    test = load_packed(control, request.test_table, _ROLE)
+    check_ignores(request.ignores, None)
+    check_raw_arguments(
+        test,
+        dependent_varname=request.dependent_varname,
+        independent_varname=request.independent_varname,
+    )
+    check_alike(table, test)
+    yield test
+
+
+def image_of(encoding: Recorded | None) -> ImageEncoding | None:
+    """The encoding of images, if it is one."""
+    return encoding if isinstance(encoding, ImageEncoding) else None
+
+
+def is_alike(table: ModelTable, test: PackedTable) -> bool:
+    """True if the rows of a packed table mean what those of the training did."""
+    try:
+        check_alike(table, test)
+    except InvalidArgument:
+        return False
+    return True
 
 
 def check_alike(table: ModelTable, test: PackedTable) -> None:
@@ -183,14 +242,14 @@ def check_alike(table: ModelTable, test: PackedTable) -> None:
         raise InvalidArgument(
             f"test_table: got {test.relation.name} with another encoding of its columns than "
             "that of the training",
-            hint="pack it with cerebro.cerebro_pack_validation and the training table",
+            hint=_OTHER_PACKING,
         )
     for what, wanted in ours.items():
         if theirs[what] != wanted:
             raise InvalidArgument(
                 f"test_table: got {test.relation.name} with {what} {theirs[what]}; "
                 f"the models were trained with {wanted}",
-                hint="pack it with cerebro.cerebro_pack_validation and the training table",
+                hint=_OTHER_PACKING,
             )
 
 
@@ -365,7 +424,7 @@ _MOST_ROWS = 10_000
 
 
 def confusion_matrix(host: JobHost, request: EvaluationRequest) -> QualifiedName:
-    """Count the rows of a packed table by class and predicted class; returns the table's name.
+    """Count rows by class and predicted class; returns the table's name.
 
     Args:
         host: of the call; is told of fewer workers.
@@ -384,10 +443,11 @@ def confusion_matrix(host: JobHost, request: EvaluationRequest) -> QualifiedName
                 "target; allowed: classes",
                 hint="cerebro.cerebro_evaluate scores models of float targets",
             )
-        test, models, outputs = _wanted(control, table, request, CONFUSION_MATRICES)
+        models, outputs = _wanted(control, table, request, CONFUSION_MATRICES)
         details = {model.mst_key: CONFUSION for model in models}
-        job = ScoringJob(host, table, test, models, details)
-        results = job.run(control, bool(request.use_gpus))
+        with _test_rows(host, control, table, request) as test:
+            job = ScoringJob(host, table, test, models, details)
+            results = job.run(control, bool(request.use_gpus))
         origin = origin_of(table)
         kinds, styles = table.class_kinds, host.styles
         values = shown_classes(control, table.class_values, kinds, styles)

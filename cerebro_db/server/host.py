@@ -38,6 +38,8 @@ from cerebro_db.server.caller import (
     search_path_of,
 )
 
+# Numbers of roles in the catalog: after a restore, or REASSIGN OWNED, they are others. Nearly always there is nothing to do.
+_ADOPT = "SELECT cerebro._adopt()"
 _QUEUE_LOOK_SECONDS, _PATIENCE = 1.0, 2.0
 # How such a server shows that in the title of a process, which can be read without a statement: one
 # would have to wait, too.
@@ -181,6 +183,7 @@ class Host:
         (session,) = host.pool.take(1)
         try:
             check_settings(session)
+            session.run(_ADOPT)
             if session.run(host.dialect.has_written, (plpy.pid,))[0][0]:
                 raise OpenTransaction(_HAS_WRITTEN)
             # Jobs that a restart of the server has ended go on with the next call of anybody.

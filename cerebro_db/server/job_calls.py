@@ -53,7 +53,7 @@ Given = Mapping[str, Any]
 Made = Mapping[str, tuple[str, Given]]
 # About how a call is made, which a job decides.
 _OF_CALLS = frozenset({"wait", "priority"})
-RUN = "run_id"
+RUN, FOLLOWED = "run_id", "encoding_of"
 
 
 @dataclass(frozen=True)
@@ -409,7 +409,8 @@ def find_tables(host: JobHost, function: Function, given: Given, made: Made | No
             name = given.get(argument)
             if name is not None and name not in (made or {}) and not is_registered(name):
                 table = find(session, name, argument)
-                if not session.run(_MAY_READ, (table.oid,))[0][0]:
+                # Of the table that is followed it is the summary that is read.
+                if argument != FOLLOWED and not session.run(_MAY_READ, (table.oid,))[0][0]:
                     raise NotPermitted(f"{argument}: permission denied to read {table.name}")
 
 
@@ -425,6 +426,7 @@ def _apart(request: PackRequest, made: Made) -> PackRequest:
         request,
         independent_varname=listed,
         training_table=None,
+        encoding_of=None if request.encoding_of in made else request.encoding_of,
         is_validation=False,
         encoding=request.encoding or training.encoding,
         image=request.image or training.image,
@@ -473,7 +475,8 @@ def _check_call(host: JobHost, function: Function, given: Given, made: Made) -> 
         return
     waits_for = set(made) & {given.get(one) for one in function.how.reads}
     try:
-        if given.get("training_table") not in waits_for:  # else it will have other columns, perhaps
+        followed = {given.get("training_table"), given.get(FOLLOWED)}
+        if not followed & waits_for:  # else it will have other columns, perhaps
             steps.check(host, given)
             return
     except UndefinedTable:

@@ -256,10 +256,15 @@ def _end_waiting(session: Session, job_id: int) -> None:
 # -- promotion -------------------------------------------------------------------
 @entry_of("cerebro_promote_if_better", CHANGES)
 def promote(
-    plpy: Any, gd: dict[str, Any], run_id: int | None, model: str | None, mst_key: int | None
+    plpy: Any,
+    gd: dict[str, Any],
+    run_id: int | None,
+    model: str | None,
+    mst_key: int | None,
+    validation_table: str | None,
 ) -> int | None:
     """Let the best model of a run have an alias, if it is better than what has it."""
-    return promote_if_better(Host.apart(plpy, gd), run_id, model, mst_key)
+    return promote_if_better(Host.apart(plpy, gd), run_id, model, mst_key, validation_table)
 
 
 # -- schedules -------------------------------------------------------------------

@@ -22,7 +22,7 @@ _SPLIT = Scheduled("output_table", ("", "_train", "_test"), reads=("source_table
 
 
 def _packing(steps: str) -> Scheduled:
-    return Scheduled("output_table", reads=("source_table",), steps=steps)
+    return Scheduled("output_table", reads=("source_table", "encoding_of"), steps=steps)
 
 
 @entry_of("cerebro_pack", _packing("pack"))

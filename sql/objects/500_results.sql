@@ -37,10 +37,14 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_evaluate(
     output_table text,
     use_gpus boolean DEFAULT false,
     mst_key integer DEFAULT NULL,
-    replace boolean DEFAULT false
+    replace boolean DEFAULT false,
+    dependent_varname text DEFAULT NULL,
+    independent_varname text DEFAULT NULL,
+    on_error text DEFAULT 'stop'
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_evaluate') }};
-COMMENT ON FUNCTION cerebro.cerebro_evaluate(text, text, text, boolean, integer, boolean) IS
-'Loss and metrics of the models of cerebro_fit_multiple on a packed table, in one scan of it. Makes output_table with a row for each model, or for the one of mst_key: loss, metric (the first one), metrics_type, loss_type, mst_key, metrics; of a registered model also model and version_id.';
+COMMENT ON FUNCTION cerebro.cerebro_evaluate(
+    text, text, text, boolean, integer, boolean, text, text, text) IS
+'Loss and metrics of the models of cerebro_fit_multiple on a packed table or on raw rows, which are packed as the models need them. Makes output_table with a row for each model, or for the one of mst_key: loss, metric (the first one), metrics_type, loss_type, mst_key, metrics; of a registered model also model and version_id. dependent_varname, independent_varname: of raw rows, by default the columns of the models; on_error: of images, as in cerebro_predict.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_confusion_matrix(
     model_table text,
@@ -48,10 +52,14 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_confusion_matrix(
     output_table text,
     use_gpus boolean DEFAULT false,
     mst_key integer DEFAULT NULL,
-    replace boolean DEFAULT false
+    replace boolean DEFAULT false,
+    dependent_varname text DEFAULT NULL,
+    independent_varname text DEFAULT NULL,
+    on_error text DEFAULT 'stop'
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_confusion_matrix') }};
-COMMENT ON FUNCTION cerebro.cerebro_confusion_matrix(text, text, text, boolean, integer, boolean) IS
-'How many rows of each class the models of cerebro_fit_multiple take for which class, on a packed table, in one scan of it. Makes output_table with mst_key, actual, predicted and num_rows, for the pairs that occur; of a registered model also model and version_id.';
+COMMENT ON FUNCTION cerebro.cerebro_confusion_matrix(
+    text, text, text, boolean, integer, boolean, text, text, text) IS
+'How many rows of each class the models of cerebro_fit_multiple take for which class, on a packed table or on raw rows, which are packed as the models need them. Makes output_table with mst_key, actual, predicted and num_rows, for the pairs that occur; of a registered model also model and version_id.';
 
 CREATE OR REPLACE FUNCTION cerebro._curves(model_table text, test_table text, mst_key integer)
 RETURNS json LANGUAGE plpython3u AS {{ udf('_curves') }};

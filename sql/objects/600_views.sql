@@ -122,7 +122,7 @@ CREATE TRIGGER check_setting BEFORE INSERT ON cerebro.catalog_settings
     FOR EACH ROW EXECUTE PROCEDURE cerebro._check_setting();
 
 CREATE VIEW cerebro.registered_functions WITH (security_barrier) AS
-SELECT f.name, f.path, f.package, f.version, f.places, pg_get_userbyid(f.registered_by) AS registered_by,
+SELECT f.name, f.path, f.package, f.version, f.places, cerebro._role_name(f.registered_by) AS registered_by,
        f.registered, f.expression
   FROM cerebro.catalog_functions f;
 COMMENT ON VIEW cerebro.registered_functions IS
@@ -136,7 +136,7 @@ COMMENT ON VIEW cerebro.registered_functions IS
        r.threads, r.durability, r.schedule, r.strategy_params, r.manifest, r.created, r.started, r.resumed, r.finished
 {%- endset %}
 CREATE VIEW cerebro.runs WITH (security_barrier) AS
-SELECT r.run_id, pg_get_userbyid(r.owner) AS owner, r.name, r.description,
+SELECT r.run_id, cerebro._role_name(r.owner) AS owner, r.name, r.description,
        CASE WHEN r.status IN ('starting', 'running') AND NOT EXISTS (
                 SELECT 1 FROM pg_catalog.pg_locks l
                  WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
@@ -153,7 +153,7 @@ DO $runs$
 BEGIN
     IF {{ has_segments }} THEN
         EXECUTE $view$CREATE OR REPLACE VIEW cerebro.runs WITH (security_barrier) AS
-SELECT r.run_id, pg_get_userbyid(r.owner) AS owner, r.name, r.description,
+SELECT r.run_id, cerebro._role_name(r.owner) AS owner, r.name, r.description,
        CASE WHEN r.status IN ('starting', 'running')
              AND r.driver_pid || '/' || r.lock_key <> ALL ({{ held_locks }})
             THEN 'interrupted' ELSE r.status

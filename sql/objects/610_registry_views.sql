@@ -96,14 +96,14 @@ SELECT v.version_id AS mst_key, s.chunk, s.state
 COMMENT ON VIEW cerebro._usable_states IS 'Internal: states of the models that the caller may use.';
 
 CREATE VIEW cerebro.registered_models WITH (security_barrier) AS
-SELECT pg_get_userbyid(m.owner) AS owner, m.name, m.description, m.tags,
+SELECT cerebro._role_name(m.owner) AS owner, m.name, m.description, m.tags,
        (SELECT max(v.version) FROM cerebro.catalog_model_versions v
          WHERE v.model_id = m.model_id) AS latest_version,
        ARRAY(SELECT a.alias || ':' || a.version FROM cerebro._model_aliases_now a
               WHERE a.model_id = m.model_id AND a.version IS NOT NULL ORDER BY a.alias) AS aliases,
        pg_has_role(m.owner, 'USAGE') AS is_mine,
        CASE WHEN pg_has_role(m.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE')
-            THEN ARRAY(SELECT pg_get_userbyid(g.grantee) FROM cerebro.catalog_model_grants g
+            THEN ARRAY(SELECT cerebro._role_name(g.grantee) FROM cerebro.catalog_model_grants g
                         WHERE g.model_id = m.model_id ORDER BY 1)
        END AS granted_to,
        m.created
@@ -114,11 +114,11 @@ COMMENT ON VIEW cerebro.registered_models IS
 'Registered models: your own and those that you were granted, or all for members of cerebro_admin.';
 
 CREATE VIEW cerebro.registered_versions WITH (security_barrier) AS
-SELECT pg_get_userbyid(m.owner) AS owner, m.name, v.version, v.version_id,
+SELECT cerebro._role_name(m.owner) AS owner, m.name, v.version, v.version_id,
        ARRAY(SELECT a.alias FROM cerebro._model_aliases_now a
               WHERE a.model_id = v.model_id AND a.version = v.version ORDER BY a.alias) AS aliases,
        v.description, v.tags, v.run_id, v.mst_key, v.compile_params, v.fit_params, v.lineage,
-       pg_get_userbyid(v.registered_by) AS registered_by, v.registered
+       cerebro._role_name(v.registered_by) AS registered_by, v.registered
   FROM cerebro.catalog_model_versions v
   JOIN cerebro.catalog_models m ON m.model_id = v.model_id
  WHERE pg_has_role(m.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE')

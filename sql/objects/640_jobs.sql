@@ -162,7 +162,7 @@ WITH last AS (
            max(CASE s.name WHEN 'max_jobs_of_role' THEN s.value::bigint END) AS of_role
       FROM cerebro.settings s WHERE s.name IN ('max_jobs', 'max_jobs_of_role')
 )
-SELECT v.job_id, pg_get_userbyid(v.owner) AS owner,
+SELECT v.job_id, cerebro._role_name(v.owner) AS owner,
        {{ called('v.calls') }} AS call,
        v.run_id, v.status, v.priority, v.schedule, v.submitted, v.first AS started,
        CASE WHEN v.action IN {{ ends }} THEN v.logged END AS finished, v.attempts, w.place,
@@ -192,7 +192,7 @@ DO $jobs$
 BEGIN
     IF {{ has_segments }} THEN
         EXECUTE $view$CREATE OR REPLACE VIEW cerebro.jobs WITH (security_barrier) AS
-SELECT j.job_id, pg_get_userbyid(j.owner) AS owner, {{ called('j.calls') }} AS call, r.run_id,
+SELECT j.job_id, cerebro._role_name(j.owner) AS owner, {{ called('j.calls') }} AS call, r.run_id,
        CASE WHEN l.action IN {{ ends }} THEN l.action
             WHEN j.lock_key = ANY ({{ held }}) THEN 'running'
             WHEN l.action = 'started' THEN 'interrupted'
@@ -226,13 +226,13 @@ SELECT e.job_id, e.logged, e.action, e.run_id, e.message FROM cerebro._job_event
 COMMENT ON VIEW cerebro.job_log IS 'What became of each job, and what it has told, in the order of logged.';
 
 CREATE VIEW cerebro.schedules WITH (security_barrier) AS
-SELECT pg_get_userbyid(s.owner) AS owner, s.name, s.cron, s.timer,
+SELECT cerebro._role_name(s.owner) AS owner, s.name, s.cron, s.timer,
        {{ called('s.calls') }} AS call, s.calls, s.on_success,
        s.priority, s.created, j.job_id AS last_job_id, j.status AS last_status, j.submitted AS last_start
   FROM cerebro._schedules s
   LEFT JOIN (SELECT DISTINCT ON (o.owner, o.schedule) o.owner, o.schedule, o.job_id, o.status, o.submitted
                FROM cerebro.jobs o WHERE o.schedule IS NOT NULL ORDER BY o.owner, o.schedule, o.job_id DESC) j
-    ON j.owner = pg_get_userbyid(s.owner) AND j.schedule = s.name;
+    ON j.owner = cerebro._role_name(s.owner) AND j.schedule = s.name;
 COMMENT ON VIEW cerebro.schedules IS
 'Your schedules, or all of them for members of cerebro_admin, with the last start of each.';
 
@@ -451,10 +451,11 @@ COMMENT ON FUNCTION cerebro.cerebro_cancel_job(bigint) IS
 CREATE OR REPLACE FUNCTION cerebro.cerebro_promote_if_better(
     run_id  bigint,
     model   text,
-    mst_key integer DEFAULT NULL)
+    mst_key integer DEFAULT NULL,
+    validation_table text DEFAULT NULL)
 RETURNS integer LANGUAGE plpython3u AS {{ udf('cerebro_promote_if_better') }};
-COMMENT ON FUNCTION cerebro.cerebro_promote_if_better(bigint, text, integer) IS
-'Registers the best model of a finished run, or that of mst_key, and gives it the alias, such as model:digits@champion, if it is better on the validation table of the run than the version that has the alias, or where none has. Both are scored anew. Returns the version, NULL where it is no better. The lineage of the version tells what was compared.';
+COMMENT ON FUNCTION cerebro.cerebro_promote_if_better(bigint, text, integer, text) IS
+'Registers the best model of a finished run, or that of mst_key, and gives it the alias, such as model:digits@champion, if it is better on the validation table of the run than the version that has the alias, or where none has. Both are scored anew: on the packed rows, or, where one of them was trained with another encoding or other classes, on the raw rows that these were packed from, each by its own encoding. validation_table: other rows, packed or raw. Returns the version, NULL where it is no better. The lineage of the version tells what was compared.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_submit(
     calls      json,

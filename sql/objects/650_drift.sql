@@ -10,7 +10,7 @@ GRANT SELECT, DELETE, INSERT (kind, job_id, encoding_of, source_table, output_ta
                               unseen, trained_missing, trained_unseen, shifts) ON cerebro._drift TO cerebro_user;
 
 CREATE OR REPLACE VIEW cerebro.drift WITH (security_barrier) AS
-SELECT c.drift_id, pg_get_userbyid(c.owner) AS owner, c.recorded, c.kind, c.job_id, c.encoding_of, c.source_table, c.output_table,
+SELECT c.drift_id, cerebro._role_name(c.owner) AS owner, c.recorded, c.kind, c.job_id, c.encoding_of, c.source_table, c.output_table,
        c.num_rows,
        c.column_names[c.place]::name AS column_name,
        c.encodings[c.place] AS encoding,

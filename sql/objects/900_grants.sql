@@ -17,6 +17,9 @@ GRANT EXECUTE ON FUNCTION cerebro._know_functions(text), cerebro._know_network(t
 REVOKE ALL ON FUNCTION cerebro._start_job(bigint, text), cerebro._job_failed(bigint, text) FROM cerebro_user;
 GRANT EXECUTE ON FUNCTION cerebro._start_job(bigint, text), cerebro._job_failed(bigint, text), cerebro._held_locks(),
     cerebro._lock_number(), cerebro._role() TO cerebro_owner;
+-- These find roles of a restored catalog as its owner.
+GRANT EXECUTE ON FUNCTION cerebro._adopt(), cerebro._know_role(oid, name), cerebro._role_columns(), cerebro._move_role(oid, oid),
+    cerebro._free_number(), cerebro._is_told_of(oid), cerebro._relation(text), cerebro._role_name(oid) TO cerebro_owner;
 
 -- Nobody else has rights here, whatever default privileges whoever installs has: one who may make a
 -- trigger, or an object, would have it run by the next one who installs.

@@ -534,3 +534,24 @@ def test_targets_of_one_output(bench, target, units, activation, compile_params)
     assert count == compile_params.count("'accuracy'") + compile_params.count("AUC") + (
         compile_params.count("binary_acc") + compile_params.count("'auc'")
     )
+
+
+def test_raw_rows_are_scored_like_packed_ones(trained):
+    """NULL is a class here, and one class more is allowed for than there are."""
+    trained.run(
+        "SELECT cerebro_register_model((SELECT run_id FROM several_out_summary), 1, 'several_raw')"
+    )
+    found = []
+    calls = ("'several_out', 'several_val'", "'several_out', 'several_test'")
+    for place, call in enumerate((*calls, "'model:several_raw', 'several_test'")):
+        trained.run(
+            f"SELECT cerebro_evaluate({call}, 'raw_{place}', mst_key := {1 if place < 2 else 'NULL'})"
+        )
+        found.append(trained.row(f"SELECT loss, metrics FROM raw_{place}"))
+    for loss, metrics in found[1:]:
+        assert loss == pytest.approx(found[0][0], rel=1e-5)
+        assert metrics == pytest.approx(found[0][1], rel=1e-5)
+    with pytest.raises(psycopg2.errors.InvalidParameterValue, match="got 1 columns; allowed: 2"):
+        trained.run(
+            "SELECT cerebro_evaluate('several_out', 'several_test', 'o', independent_varname := 'grid')"
+        )

@@ -35,11 +35,12 @@ class Database:
         return value
 
     def tables(self) -> list[str]:
-        """All tables and views of users."""
+        """All tables and views of users, but the view by which a role is known as an owner."""
         rows = self.fetch(
             "SELECT n.nspname || '.' || relname FROM pg_class c JOIN pg_namespace n "
             "ON n.oid = relnamespace WHERE relkind IN ('r', 'v', 'm', 'p') AND nspname NOT IN "
-            "('cerebro', 'pg_catalog', 'information_schema', 'pg_toast') ORDER BY 1"
+            "('cerebro', 'pg_catalog', 'information_schema', 'pg_toast') "
+            "AND NOT (nspname = 'cerebro_states' AND relkind = 'v') ORDER BY 1"
         )
         return [row[0] for row in rows]
 

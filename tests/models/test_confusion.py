@@ -74,7 +74,10 @@ def test_one_output_of_two_classes(trained):
 BAD = {
     "'sums','sums_packed','o'": (errors.InvalidParameterValue, "'sum', a float target"),
     "'flowers','halves_packed','o'": (errors.InvalidParameterValue, "class values"),
-    "'flowers','rows','o'": (errors.WrongObjectType, "public.rows is not packed"),
+    "'flowers','rows','o',dependent_varname:='nope'": (
+        errors.UndefinedColumn,
+        "dependent_varname: got 'nope'",
+    ),
     "'flowers','flowers_packed','o',false,3": (errors.InvalidParameterValue, "got 3.*1, 2"),
     "'flowers','flowers_packed','rows'": (errors.DuplicateTable, "public.rows exists"),
     "NULL,'flowers_packed','o'": (errors.InvalidParameterValue, "model_table: got NULL"),

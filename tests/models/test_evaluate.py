@@ -87,7 +87,14 @@ BAD = {
     "NULL,'flowers_packed','o'": (errors.InvalidParameterValue, "model_table: got NULL"),
     "'nope','flowers_packed','o'": (errors.UndefinedTable, "model_table: got 'nope'"),
     "'rows','flowers_packed','o'": (errors.WrongObjectType, "no column mst_key"),
-    "'flowers','rows','o'": (errors.WrongObjectType, "public.rows is not packed"),
+    "'flowers','rows','o',dependent_varname:='nope'": (
+        errors.UndefinedColumn,
+        "dependent_varname: got 'nope'",
+    ),
+    "'flowers','rows','o',independent_varname:='id'": (
+        errors.WrongObjectType,
+        "column 'id' is of type integer; allowed: arrays",
+    ),
     "'flowers','nope','o'": (errors.UndefinedTable, "test_table: got 'nope'"),
     "'flowers','flowers_packed','rows'": (errors.DuplicateTable, "public.rows exists"),
     "'flowers','flowers_packed',NULL": (errors.InvalidParameterValue, "output_table: got NULL"),

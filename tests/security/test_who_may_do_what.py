@@ -28,7 +28,7 @@ from tests.security.conftest import (
 DENIED = "42501"
 UNDEFINED_RUN = "42704"
 
-TRIGGERS = ("_check_model", "_check_run", "_check_setting")  # they cannot be called
+TRIGGERS = ("_check_model", "_check_run", "_check_setting", "_note_role")  # they cannot be called
 FUNCTIONS = """
 SELECT p.proname, pg_get_function_identity_arguments(p.oid), p.oid::regprocedure::text,
        ARRAY(SELECT format('NULL::%s', a::regtype) FROM unnest(p.proargtypes) a)
@@ -59,7 +59,7 @@ def of_runs(root: Person, *kinds: str) -> list[str]:
     """Those of them that have rows of runs: all but settings, jobs, drift and the registry of models."""
     others = re.compile(
         "_?settings|.*migrations|catalog_functions|.*models?(_.*)?|registered_.*|_usable_.*"
-        "|(catalog)?_?(jobs|job_events|job_log|schedules|drift)|_old_runs"
+        "|(catalog)?_?(jobs|job_events|job_log|schedules|drift)|_old_runs|catalog_roles|_known_roles|_restored"
     )
     return [name for name in relations(root, *kinds) if not others.fullmatch(name)]
 
@@ -233,7 +233,7 @@ OF_RUNS = {
 OF_OWN_SESSION = {
     "_average_final", "_average_step", "_group_hops", "_served_round", "cerebro_average",
     "_begin_prediction", "_catalog_differences", "_check_model", "_check_run", "_check_setting", "_combine_measures", "_cores",
-    "_export_model", "_lock_catalog",
+    "_export_model", "_lock_catalog", "_seen_rows", "_do_as_seen", "_is_seen",
     "_extend_prediction", "_gpus", "_image_array", "_image_fault", "_inspect_model", "_named_model",
     "_join_state", "_loopback", "_measure_final", "_memory_mb", "_measure_step", "_pack_arrays", "_pack_labels", "_pack_weights",
     "_predict_batch", "_predict_buffer", "_predict_spread", "_prepare_process", "_prepare_worker", "_read_model_file",
@@ -247,6 +247,11 @@ OF_JOBS = {
     "_start_jobs", "_tell_change", "_wait_for", "cerebro_cancel_job", "cerebro_schedule",
     "cerebro_start_schedule", "cerebro_submit", "cerebro_unschedule", "cerebro_wait_job", "cerebro_work",
 }  # fmt: skip
+# Tried in test_roles.py.
+OF_ROLES = {
+    "_adopt", "_free_number", "_is_told_of", "_know_role", "_move_role", "_note_role", "_relation", "_role_columns",
+    "_role_name", "cerebro_reassign_owned",
+}  # fmt: skip
 VACUUM = {"_vacuum", "cerebro_vacuum"}
 OF_WORKERS = {"_answer_order", "_take_order_back"}
 # What is asked by triggers and defaults where rows are written on segments.
@@ -254,7 +259,16 @@ ON_SEGMENTS = {"_check_job_event", "_may_keep", "_may_tell", "_may_write", "_nex
 
 
 def test_no_function_is_forgotten(root: Person, has_segments: bool) -> None:
-    tried = {*ATTACKS, *OF_RUNS, *OF_OWN_SESSION, *OF_REGISTRY, *OF_JOBS, *OF_WORKERS, *VACUUM}
+    tried = {
+        *ATTACKS,
+        *OF_RUNS,
+        *OF_OWN_SESSION,
+        *OF_REGISTRY,
+        *OF_JOBS,
+        *OF_ROLES,
+        *OF_WORKERS,
+        *VACUUM,
+    }
     tried |= ON_SEGMENTS if has_segments else set()
     assert {name for name, *_ in root.rows(FUNCTIONS)} == tried
 

@@ -1,0 +1,189 @@
+"""Raw rows to be scored: each model sees them packed as its training rows were."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from cerebro_db.configs.encodings import Encoding
+from cerebro_db.configs.images import OnError
+from cerebro_db.configs.messages import shown
+from cerebro_db.errors import CerebroError, InvalidArgument
+from cerebro_db.models.registered import RegisteredModel
+from cerebro_db.models.trained import ModelTable
+from cerebro_db.packing import pack as packing
+from cerebro_db.packing.columns import names_in
+from cerebro_db.packing.request import PackRequest
+from cerebro_db.postgres.control import JobHost
+from cerebro_db.postgres.names import QualifiedName, quote
+from cerebro_db.postgres.packed import PackedTable, load_packed
+from cerebro_db.postgres.relations import Relation, column
+from cerebro_db.postgres.scratch import scratch_tables
+from cerebro_db.postgres.session_settings import as_seen
+from cerebro_db.postgres.sessions import Session
+
+# The row of a copy has no address that a user could look up.
+_ADDRESS = re.compile(r", (?:gp_segment_id \d+, )?ctid \(\d+,\d+\)")
+
+
+@dataclass(frozen=True)
+class RawRows:
+    """A table or view with a row for each example.
+
+    Attributes:
+        table: as it was found.
+        dependent, independent: columns of targets and features; None for those of the models.
+        on_error: of images that cannot be read.
+    """
+
+    table: Relation
+    dependent: str | None = None
+    independent: str | None = None
+    on_error: str | None = OnError.STOP
+
+    def targets_of(self, models: ModelTable) -> str:
+        """The columns of the targets."""
+        return self.dependent or listed_names(models.dependent_varnames)
+
+    def features_of(self, models: ModelTable) -> str | None:
+        """The columns of the features; None where an encoding names them.
+
+        Raises:
+            InvalidArgument: an earlier version has registered the models without them.
+        """
+        if self.independent is not None or models.encoding is not None:
+            return self.independent
+        if not models.independent_varnames:
+            raise InvalidArgument(
+                f"independent_varname: got NULL; allowed: the column of the features of {self.table.name}, as "
+                f"{models.relation.name} was registered without it, by an earlier version"
+            )
+        return listed_names(models.independent_varnames)
+
+    def read_for(self, models: ModelTable) -> list[str]:
+        """The columns that are read.
+
+        Raises:
+            UndefinedColumn: one is not there.
+        """
+        features, role = self.features_of(models), "independent_varname"
+        encoding = models.encoding
+        if isinstance(encoding, Encoding):
+            names = [quote(one.name).replace("%%", "%") for one in encoding.columns]
+        elif encoding is not None and features is None:
+            names = [quote(encoding.name).replace("%%", "%")]
+        else:
+            names = [name or str(features) for name in names_in(self.table, features, role)]
+        found = [column(self.table, name, role).name for name in names]
+        role, targets = "dependent_varname", self.targets_of(models)
+        return [
+            *found,
+            *(column(self.table, name, role).name for name in names_in(self.table, targets, role)),
+        ]
+
+
+@contextmanager
+def packed_rows(
+    host: JobHost, control: Session, models: ModelTable, rows: RawRows
+) -> Iterator[PackedTable]:
+    """Raw rows as a packed table that is there as long as this lasts.
+
+    Args:
+        host: of the call; is told of rows that are left out.
+        control: a session of it, in no transaction.
+        models: whose encoding and classes are used.
+        rows: to be packed.
+
+    Raises:
+        InvalidData: a row cannot be packed, or has a class that the models do not have.
+        UndefinedColumn: the table lacks a column.
+    """
+    with scratch_tables(control) as base:
+        yield _packed(host, control, models, rows, base)
+
+
+@contextmanager
+def same_rows(
+    host: JobHost, control: Session, each: Sequence[ModelTable], rows: RawRows
+) -> Iterator[list[PackedTable]]:
+    """The same raw rows as a packed table for each of several models, of one snapshot.
+
+    Args:
+        host, control: as above.
+        each: models, each with an encoding and classes of its own.
+        rows: to be packed.
+
+    Raises:
+        CerebroError: as above, with the models that cannot see the rows.
+    """
+    with scratch_tables(control) as base:
+        copy = replace(rows, table=_copied(host, control, each, rows, base))
+        found = []
+        for place, models in enumerate(each, 1):
+            try:
+                output = QualifiedName(base.schema, f"{base.name}_{place}")
+                found.append(_packed(host, control, models, copy, output))
+            except CerebroError as error:
+                told = _ADDRESS.sub("", error.message.replace(str(base), str(rows.table.name)))
+                error.message = f"{name_of(models)} cannot see the rows: {told}"
+                raise
+        yield found
+
+
+def name_of(models: ModelTable) -> str:
+    """Name by which models are found: that of a registered one has its owner and version."""
+    return models.full_name if isinstance(models, RegisteredModel) else str(models.relation.name)
+
+
+def _copied(
+    host: JobHost,
+    control: Session,
+    each: Sequence[ModelTable],
+    rows: RawRows,
+    copy: QualifiedName,
+) -> Relation:
+    """A copy of the columns that the models need, as the caller sees them."""
+    names = list(dict.fromkeys(name for models in each for name in rows.read_for(models)))
+    listed = ", ".join(map(quote, names))
+    query = f"TABLE {copy.sql} AS SELECT {listed} FROM {rows.table.name.sql}"
+    is_spread = host.dialect.packing.spread is not None
+    text = f"CREATE {query} DISTRIBUTED RANDOMLY" if is_spread else f"CREATE UNLOGGED {query}"
+    control.run(as_seen(control, text))
+    columns = tuple(one for one in rows.table.columns if one.name in names)
+    return replace(rows.table, name=copy, columns=columns)
+
+
+def _packed(
+    host: JobHost, control: Session, models: ModelTable, rows: RawRows, output: QualifiedName
+) -> PackedTable:
+    request = PackRequest(
+        rows.table.name.text,
+        output.text,
+        rows.targets_of(models),
+        rows.features_of(models),
+        encoding_of=name_of(models),
+        on_error=rows.on_error,
+        is_scored=True,
+    )
+    packing.pack(host, request)
+    return load_packed(control, output.text, "test_table")
+
+
+def listed_names(names: Sequence[str]) -> str:
+    """Names of columns as users write a list of them."""
+    return ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
+def check_raw_arguments(packed: PackedTable, **given: str | None) -> None:
+    """Refuse arguments that say how raw rows are read where rows are packed already.
+
+    Raises:
+        InvalidArgument: there is one.
+    """
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidArgument(
+                f"{name}: got {shown(value)}; allowed: NULL, as {packed.relation.name} is packed"
+            )
