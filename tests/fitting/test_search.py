@@ -22,6 +22,7 @@ from cerebro_db.runs.searches import again, requests
 from cerebro_db.runs.searches.search import search
 from tests.fitting import searching
 from tests.fitting.searching import METHODS, SPACE
+from tests.fitting.test_progress import until
 from tests.fitting.test_resume import results
 
 DECISIONS = (
@@ -108,6 +109,12 @@ def models(bench: Any, name: str) -> dict[int, str]:
 def test_others_change_a_search_which_can_be_repeated(bench: Any, gate: Gate) -> None:
     gate.shut(epoch=40)  # none of the first ones ends before it is stopped
     process, run_id = going_on(bench, "steered", 2, "long")
+    # On a busy machine one worker begins long before the other, and has one trial first.
+    until(
+        bench,
+        "SELECT count(*) > 0 FROM cerebro.hops WHERE run_id = %s AND mst_key = 2 AND epoch > 1",
+        (run_id,),
+    )
     client = Client.of(bench.dsn)
     added = requests.add(client.pool, run_id, [(2, ADAM, "batch_size=8")], 3)
     assert added == [5]
