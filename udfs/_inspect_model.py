@@ -1,1 +1,1 @@
-return relay.trainer("models.inspect", model_arch, model_weights)
+return relay.trainer("models.inspect", model_arch, weights)

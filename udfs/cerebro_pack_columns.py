@@ -17,4 +17,5 @@ return relay.driver(
     distribution_rules=distribution_rules,
     replace=replace,
     encoding_of=encoding_of,
+    min_coverage=min_coverage,
 )

@@ -13,4 +13,5 @@ return relay.driver(
     dependent_count=dependent_count,
     num_workers=num_workers,
     replace=replace,
+    from_logits=from_logits,
 )

@@ -21,6 +21,7 @@ from cerebro_db.cli import (
     work,
     worker,
 )
+from cerebro_db.cli.output import show, to_stderr
 from cerebro_db.errors import CerebroError
 
 app = typer.Typer(
@@ -45,7 +46,7 @@ app.add_typer(server.app, name="server")
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(cerebro_db.__version__)
+        show(cerebro_db.__version__)
         raise typer.Exit
 
 
@@ -63,7 +64,7 @@ def main() -> None:
     try:
         app()
     except CerebroError as error:
-        print(f"cerebro: {error.message}", file=sys.stderr)
+        to_stderr(f"cerebro: {error.message}")
         if error.hint:
-            print(f"HINT: {error.hint}", file=sys.stderr)
+            to_stderr(f"HINT: {error.hint}")
         sys.exit(1)

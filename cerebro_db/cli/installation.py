@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import cerebro_db
+from cerebro_db.cli.output import print_json, show, show_text, to_stderr
 from cerebro_db.errors import CerebroError
 
 if TYPE_CHECKING:
@@ -88,10 +87,19 @@ def upgrade(
     package: Package = None,
     keeper_directory: KeeperDirectory = None,
     files_root: FilesRoot = None,
+    pause: Annotated[
+        bool, typer.Option("--pause", help="Pause runs that go on; their owners resume them.")
+    ] = False,
 ) -> None:
     """Brings an installation to this version; sessions that are open keep the old one."""
     from cerebro_db.install import installer
     from cerebro_db.install.places import script_for
+
+    if pause:
+        for run_id in installer.pause_runs(dsn):
+            show(
+                f"run {run_id} is paused: SELECT cerebro.cerebro_resume({run_id}, any_version := true)"
+            )
 
     _installed(
         installer.upgrade, dsn, script_for(dsn, python, package, keeper_directory, files_root)
@@ -104,13 +112,13 @@ def verify(dsn: Dsn = "") -> None:
     from cerebro_db.install.script import Script
 
     report = installer.verify(dsn, Script())
-    print(f"Cerebro-DB {report.version}, {len(report.functions)} functions")
+    show(f"Cerebro-DB {report.version}, {len(report.functions)} functions")
     for name, version in report.versions.items():
-        print(f"{name} {version}")
+        show(f"{name} {version}")
     for name, value in report.limits.items():
-        print(f"{name}: {value}")
+        show(f"{name}: {value}")
     if report.segments:
-        print(f"the same on {report.segments} segments")
+        show(f"the same on {report.segments} segments")
     _warn(report.warnings)
 
 
@@ -130,13 +138,13 @@ def doctor(
     findings = examine(dsn, _embedded())
     is_well = all(one.state != "missing" for one in findings)
     if as_json:
-        print(json.dumps({"ok": is_well, "findings": [one.row() for one in findings]}, indent=1))
+        print_json({"ok": is_well, "findings": [one.row() for one in findings]})
     else:
         width = max(len(one.name) for one in findings)
         for one in findings:
-            print(f"{one.state:8}  {one.name:{width}}  {one.value}")
+            show(f"{one.state:8}  {one.name:{width}}  {one.value}")
             if one.advice:
-                print(f"{'':8}  {'':{width}}  -> {one.advice}")
+                show(f"{'':8}  {'':{width}}  -> {one.advice}")
     if not is_well:
         raise typer.Exit(1)
 
@@ -161,8 +169,8 @@ def uninstall(
     from cerebro_db.install import installer
 
     for dropped in installer.uninstall(dsn, force):
-        print(f"dropped too: {dropped}")
-    print("Cerebro-DB is removed. The extension plpython3u stays.")
+        show(f"dropped too: {dropped}")
+    show("Cerebro-DB is removed. The extension plpython3u stays.")
 
 
 def print_script(
@@ -174,16 +182,16 @@ def print_script(
     """Prints the SQL of an installation, for psql -1 -f."""
     from cerebro_db.install.places import script_of
 
-    print(script_of(python, package, keeper_directory, files_root).text(), end="")
+    show_text(script_of(python, package, keeper_directory, files_root).text())
 
 
 def _installed(how: Callable[[str, Script], tuple[str, ...]], dsn: str, script: Script) -> None:
     """Install, and tell which paths are written into the database."""
     _warn(how(dsn, script))
-    print(f"Cerebro-DB {cerebro_db.__version__} is installed.")
-    print(f"Python {script.python}, package {script.package}, keepers in {script.keeper_directory}")
+    show(f"Cerebro-DB {cerebro_db.__version__} is installed.")
+    show(f"Python {script.python}, package {script.package}, keepers in {script.keeper_directory}")
 
 
 def _warn(texts: tuple[str, ...]) -> None:
     for text in texts:
-        print(f"cerebro: warning: {text}", file=sys.stderr)
+        to_stderr(f"cerebro: warning: {text}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cerebro_db.cli.installation import Dsn
-from cerebro_db.cli.output import AsJson, console, print_json, show, tell
+from cerebro_db.cli.output import AsJson, console, print_json, show, tell, to_stderr
 from cerebro_db.cli.training import cancellable, client_of, session_of
 from cerebro_db.errors import CerebroError, InvalidArgument
 
@@ -83,7 +83,7 @@ def _watch(dsn: str, seconds: float, *, once: bool) -> None:
         except CerebroError as error:  # the server restarts, for example
             if once:
                 raise
-            print(f"cerebro: {error.message}", file=sys.stderr, flush=True)
+            to_stderr(f"cerebro: {error.message}")
             since = max(since, now - timedelta(hours=1))
         if once:
             return
@@ -125,7 +125,7 @@ def _start(session: Session, owner: str, name: str, now: datetime) -> None:
         done = "skipped, as the one before goes on" if job_id is None else f"job {job_id}"
         show(f"{now:%Y-%m-%d %H:%M:%S} schedule {name} of {owner}: {done}")
     except CerebroError as error:
-        print(f"cerebro: schedule {name} of {owner}: {error.message}", file=sys.stderr, flush=True)
+        to_stderr(f"cerebro: schedule {name} of {owner}: {error.message}")
     finally:
         session.reset()
         session.run("RESET ROLE")
@@ -175,7 +175,7 @@ def schedule(
     _statement(client_of(dsn), sql, values)
     if print_line:
         lines = units(name, cron, dsn) if systemd else crontab_line(name, cron, dsn)
-        print(lines)
+        show(lines)
     else:
         of_name = "SELECT timer FROM cerebro.schedules WHERE name = %s AND owner = current_user"
         chosen = _statement(client_of(dsn), of_name, [name])[0][0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cerebro_db.cli.installation import Dsn
-from cerebro_db.cli.output import AsJson, tell
+from cerebro_db.cli.output import AsJson, show_text, tell
 from cerebro_db.cli.runs import RunId
 from cerebro_db.cli.training import session_of
 from cerebro_db.errors import InvalidArgument
@@ -59,7 +58,7 @@ def metrics(
 
     text = exposition(session_of(dsn))
     if output is None:
-        sys.stdout.write(text)
+        show_text(text)
     else:
         _write(output, text)
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cerebro_db.cli.output import show
+
 if TYPE_CHECKING:
     from cerebro_db.install.embedded import Cluster
 
@@ -37,14 +39,14 @@ def start(home: Home = None, os_user: OsUser = None) -> None:
     """Starts it, and makes it where there is none."""
     cluster = _cluster(home, os_user)
     cluster.start()
-    print(f"The server runs: {cluster.dsn()}")
+    show(f"The server runs: {cluster.dsn()}")
 
 
 @app.command()
 def stop(home: Home = None, os_user: OsUser = None) -> None:
     """Stops it."""
     stopped = _cluster(home, os_user).stop()
-    print("The server is stopped." if stopped else "The server was not running.")
+    show("The server is stopped." if stopped else "The server was not running.")
 
 
 @app.command()
@@ -53,9 +55,9 @@ def status(home: Home = None, os_user: OsUser = None) -> None:
     cluster = _cluster(home, os_user)
     pid = cluster.pid()
     if pid is None:
-        print(f"No server runs in {cluster.home}.")
+        show(f"No server runs in {cluster.home}.")
         raise typer.Exit(_EXIT_NOT_RUNNING)
-    print(f"The server runs: process {pid}, {cluster.dsn()}")
+    show(f"The server runs: process {pid}, {cluster.dsn()}")
 
 
 @app.command()
@@ -63,7 +65,7 @@ def dsn(home: Home = None, os_user: OsUser = None) -> None:
     """Prints the connection string, and nothing else."""
     cluster = _cluster(home, os_user)
     cluster.require_running()
-    print(cluster.dsn())
+    show(cluster.dsn())
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -85,7 +87,7 @@ def destroy(
     if not yes:
         typer.confirm(f"Remove the server in {cluster.home} with all its data?", abort=True)
     cluster.destroy()
-    print("The server is removed.")
+    show("The server is removed.")
 
 
 def _cluster(home: Path | None, os_user: str | None) -> Cluster:

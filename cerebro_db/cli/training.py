@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cerebro_db.cli.installation import Dsn
-from cerebro_db.cli.output import AsJson, tell
+from cerebro_db.cli.output import AsJson, tell, to_stderr
 from cerebro_db.errors import ConfigurationFailed, RunCancelled
 
 if TYPE_CHECKING:
@@ -163,13 +162,13 @@ def cancellable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:  # before there was a run
-        print("cerebro: cancelled", file=sys.stderr)
+        to_stderr("cerebro: cancelled")
         raise typer.Exit(INTERRUPTED) from None
     except RunCancelled as error:
         if not isinstance(error.__cause__, KeyboardInterrupt):
             raise
-        print(f"cerebro: {error.message}", file=sys.stderr)
-        print(f"HINT: {error.hint}, and so does cerebro resume", file=sys.stderr)
+        to_stderr(f"cerebro: {error.message}")
+        to_stderr(f"HINT: {error.hint}, and so does cerebro resume")
         raise typer.Exit(INTERRUPTED) from None
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 
+from cerebro_db.cli.output import console as screen
 from cerebro_db.cli.output import show, to_stderr
 from cerebro_db.cli.pictures import picture
 from cerebro_db.cli.rungs import drawn
@@ -99,7 +100,7 @@ def driven(
         as_json: whether standard output is a program's, so that lines are none of it.
     """
     if live and sys.stdout.isatty() and not as_json:
-        with shown_beside(connect, Console()) as found:
+        with shown_beside(connect, screen()) as found:
             yield found
     else:
         yield (lambda run_id: None), (to_stderr if as_json else show)

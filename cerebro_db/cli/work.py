@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from cerebro_db.cli.installation import Dsn
-from cerebro_db.cli.output import AsJson, show, tell
+from cerebro_db.cli.output import AsJson, error_console, show, tell, to_stderr
 from cerebro_db.cli.training import INTERRUPTED, Replace
 
 
@@ -113,7 +113,6 @@ def _refuse(options: dict[str, Any], why: str) -> None:
 @contextmanager
 def _shown(dsn: str, what: str, as_json: bool) -> Iterator[Any]:
     """A database; a bar shows how long a call on it takes, and Ctrl-C cancels it."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from cerebro_db.client import connect
@@ -124,14 +123,14 @@ def _shown(dsn: str, what: str, as_json: bool) -> Iterator[Any]:
         with (
             connect(dsn) as database,
             Progress(
-                *columns, console=Console(stderr=True), transient=True,
+                *columns, console=error_console(), transient=True,
                 disable=not sys.stderr.isatty(),
             ) as progress,
         ):  # fmt: skip
             progress.add_task(what, total=None)
             yield database
     except KeyboardInterrupt:
-        print("cerebro: cancelled", file=sys.stderr)
+        to_stderr("cerebro: cancelled")
         raise typer.Exit(INTERRUPTED) from None
     if not as_json:
         show(f"{what}: {time.monotonic() - began:.1f} s")

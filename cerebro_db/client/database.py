@@ -496,5 +496,25 @@ def _weights(model: Any) -> bytes:
     """The weights of a Keras model as ``cerebro_load_model`` reads them."""
     import numpy as np
 
-    parts = [np.asarray(one, np.float32).ravel() for one in model.get_weights()]
+    parts = [_as_float32(np, one).ravel() for one in model.get_weights()]
     return np.concatenate([np.zeros(0, np.float32), *parts]).tobytes()
+
+
+def _as_float32(np: Any, weight: Any) -> Any:
+    """One array of weights.
+
+    Raises:
+        InvalidArgument: it has whole numbers, or numbers beyond float32, that would become others.
+    """
+    given = np.asarray(weight)
+    with np.errstate(over="ignore"):
+        found = given.astype(np.float32)
+    changed = found.astype(given.dtype) != given if given.dtype.kind in "iu" else None
+    if changed is None:
+        changed = np.isfinite(given) & ~np.isfinite(found)
+    if changed.any():
+        raise InvalidArgument(
+            f"model: got the weight {given[changed].flat[0]!s} of type {given.dtype}; allowed: what float32 holds",
+            hint="weights are stored as float32: numbers up to 3.4e38, whole ones up to 16777216",
+        )
+    return found

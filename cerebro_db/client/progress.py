@@ -78,13 +78,14 @@ class TerminalBar:
     """A bar of a terminal."""
 
     def __init__(self) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
+
+        from cerebro_db.watching.screen import Screen
 
         self._progress = Progress(
             BarColumn(),
             TextColumn("{task.description}", markup=False),
-            console=Console(stderr=True),
+            console=Screen(stderr=True),
         )
         self._task = self._progress.add_task("", total=1.0)
         self._progress.start()

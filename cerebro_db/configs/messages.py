@@ -92,3 +92,25 @@ def check_divisor(divisor: float | None) -> float:
             "allowed: a finite number except 0"
         )
     return divisor
+
+
+# Controls but tabs and ends of lines, those of the upper half, what turns the direction of a text around, and
+# halves of characters, which no terminal can be sent.
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def visible(text: str) -> str:
+    """A text for a terminal: what would move the cursor, recolor, rename or reorder there is shown as its code."""
+    return _CONTROLS.sub(lambda found: _code_of(found[0]), text)
+
+
+def visible_json(text: str) -> str:
+    """JSON of the same value for a terminal: its strings have codes in the place of such characters."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _code_of(character: str) -> str:
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 
 _AHEAD = 20_000  # hops that are planned at once, where epochs are small
+# Configurations of a partition from which on looking at all of them for each hop takes longer.
+_MANY = 256
 
 
 def plan(state: RunState) -> list[Hop]:
@@ -163,7 +165,8 @@ def plan_epoch(
     """
     _check(costs, partitions, seed, epoch)
     entropy = [seed, epoch, cohort] if cohort else [seed, epoch]
-    schedule = _Schedule(costs, partitions, entropy)
+    is_many = len(costs) > _MANY * len(partitions)
+    schedule = (_LargeSchedule if is_many else _Schedule)(costs, partitions, entropy)
     return tuple(schedule.hops(epoch))
 
 
@@ -255,7 +258,7 @@ class _Schedule:
                 return
             now, finished = _next_finished(running)
             for row, _ in finished:
-                self._free[row] = True
+                self._release(row)
             idle = waiting + [worker for _, worker in finished]
 
     def _choose(self, worker: int) -> int | None:
@@ -270,6 +273,50 @@ class _Schedule:
         self._to_visit[row, worker] = False
         self._free[row] = False
         self._left[row] -= 1
+
+    def _release(self, row: int) -> None:
+        self._free[row] = True
+
+
+class _LargeSchedule(_Schedule):
+    """The same schedule for very many configurations: a hop costs about the same with any number of them.
+
+    Each worker has a heap of the configurations that are free, in the order in which it chooses. What
+    has made a hop since it came there is left out when it comes first.
+    """
+
+    def __init__(
+        self, costs: Mapping[int, float], partitions: Sequence[int], entropy: Sequence[int]
+    ) -> None:
+        super().__init__(costs, partitions, entropy)
+        # Lists, of which single items are read faster.
+        self._cost: list[float] = self._costs.tolist()
+        self._tie: list[list[float]] = self._ties.tolist()
+        self._hops_left: list[int] = self._left.tolist()
+        self._heaps = [
+            [self._entry(row, worker) for row in range(len(self._keys))]
+            for worker in range(len(self._partitions))
+        ]
+        for heap in self._heaps:
+            heapq.heapify(heap)
+
+    def _entry(self, row: int, worker: int) -> tuple[float, float, int, int]:
+        left = self._hops_left[row]
+        return -self._cost[row] * left, -self._tie[row][worker], row, left
+
+    def _choose(self, worker: int) -> int | None:
+        heap = self._heaps[worker]
+        while heap and heap[0][3] != self._hops_left[heap[0][2]]:
+            heapq.heappop(heap)
+        return heap[0][2] if heap else None
+
+    def _start(self, row: int, worker: int) -> None:
+        super()._start(row, worker)
+        self._hops_left[row] -= 1
+
+    def _release(self, row: int) -> None:
+        for worker in self._to_visit[row].nonzero()[0].tolist():
+            heapq.heappush(self._heaps[worker], self._entry(row, worker))
 
 
 def _next_finished(running: list[tuple[float, int, int]]) -> tuple[float, list[tuple[int, int]]]:

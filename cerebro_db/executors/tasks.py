@@ -210,4 +210,5 @@ def _one(target: TargetFacts) -> dict[str, Any]:
         "num_classes": target.num_classes,
         "shape": list(target.shape),
         **({"values": list(target.values)} if target.values else {}),
+        **({"counts": list(target.counts)} if target.counts else {}),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -22,6 +23,10 @@ from cerebro_db.postgres.dialects.greenplum_install import (
     STATEMENTS_BESIDE_WORKERS,
     VERSION_HERE,
 )
+
+# For runs that are to pause before an upgrade; a hop is cancelled at once, what compiles is killed.
+PAUSE_SECONDS = 120.0
+_LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,37 @@ def upgrade(dsn: str, script: Script) -> tuple[str, ...]:
     with transaction(dsn) as connection:
         _require_installed(connection)
     return install(dsn, script)
+
+
+def pause_runs(dsn: str, seconds: float = PAUSE_SECONDS) -> tuple[int, ...]:
+    """Pauses the runs that somebody drives, and waits until nobody does; returns their numbers.
+
+    Args:
+        dsn: of a database that has Cerebro-DB, which may be an earlier version.
+        seconds: to wait, at most.
+
+    Raises:
+        InstallationFailed: one goes on for longer.
+    """
+    until, paused = time.monotonic() + seconds, dict.fromkeys(_alive(dsn))
+    for run_id in paused:
+        with transaction(dsn) as connection:
+            rows(connection, queries.PAUSE.format(run_id=run_id), f"pausing run {run_id}")
+    while alive := _alive(dsn):
+        if time.monotonic() > until:
+            listed = ", ".join(map(str, alive))
+            raise InstallationFailed(
+                f"runs go on {seconds:g} seconds after they were to pause: {listed}",
+                f"SELECT cerebro.cerebro_cancel({alive[0]}) ends one",
+            )
+        time.sleep(_LOOK_SECONDS)
+    return tuple(paused)
+
+
+def _alive(dsn: str) -> list[int]:
+    with transaction(dsn) as connection:
+        _require_installed(connection)
+        return [int(str(row[0])) for row in rows(connection, queries.ALIVE, "the runs")]
 
 
 def verify(dsn: str, script: Script) -> Report:

@@ -43,6 +43,16 @@ SELECT current_database(),
        EXISTS (SELECT 1 FROM pg_catalog.pg_tables
                 WHERE schemaname = 'cerebro' AND tablename = 'catalog_migrations')
 """
+# Runs that somebody drives, as sql/prepare/050_alive.sql finds them.
+ALIVE = """
+SELECT r.run_id
+  FROM pg_catalog.pg_locks l
+  JOIN cerebro.catalog_runs r ON (l.classid::bigint << 32) | l.objid::bigint = r.lock_key AND l.pid = r.driver_pid
+ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND r.status IN ('starting', 'running')
+   AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
+ ORDER BY 1
+"""
+PAUSE = "SELECT cerebro.cerebro_pause({run_id})"
 SERVER_FACTS = """
 SELECT current_setting('server_version'),
        (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'plpython3u'),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
@@ -14,6 +14,9 @@ from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.relations import Relation
 from cerebro_db.postgres.sessions import Session
 
+# Of weights that go to a worker.
+PART_BYTES = 16 * 2**20
+
 
 def inspect(session: Session, text: str, weights: bytes | None) -> str:
     """Build a model in a worker session; returns its facts as JSON.
@@ -21,8 +24,18 @@ def inspect(session: Session, text: str, weights: bytes | None) -> str:
     Raises:
         StatementFailed: the model cannot be built, or the weights do not fit.
     """
-    rows = session.run("SELECT cerebro._inspect_model(%s, %s)", (text, weights))
-    return str(rows[0][0])
+    token = None
+    for part in _parts(weights):
+        token = session.run("SELECT cerebro._join_state(%s, %s::bytea)", (token, part))[0][0]
+    return str(session.run("SELECT cerebro._inspect_model(%s, %s)", (text, token))[0][0])
+
+
+def _parts(weights: bytes | None) -> Iterator[memoryview]:
+    """Weights in parts: a value of a statement goes to the server as text of twice its size."""
+    if weights is not None:
+        view = memoryview(weights)
+        for start in range(0, max(len(view), 1), PART_BYTES):
+            yield view[start : start + PART_BYTES]
 
 
 def limits_of(session: Session) -> ArchitectureLimits:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.grids.outputs import OutputSpec
-from cerebro_db.configs.grids.parameters import FitParams, MetricSpec
+from cerebro_db.configs.grids.parameters import BALANCED, FitParams, MetricSpec
 from cerebro_db.configs.names import PREFIX, bare_name, is_custom
 from cerebro_db.core.spec import Architecture, Configuration
 from cerebro_db.errors import InvalidArgument, hinted
+from cerebro_db.postgres.class_counts import class_counts
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.training.scores.metric_views import view_of
@@ -26,6 +28,16 @@ def target_facts(packed: PackedTable) -> TargetFacts:
     weighted = packed.sample_weight is not None
     facts = TargetFacts(first.kind, first.num_classes, first.shape, weighted, tuple(more))
     return facts.with_values([target.class_values for target in packed.targets])
+
+
+def with_counts(
+    session: Session, packed: PackedTable, targets: TargetFacts, texts: Iterable[str]
+) -> TargetFacts:
+    """The targets with the rows of each class, where fit parameters among some texts want these."""
+    wanted = any(BALANCED in text for text in texts)
+    if not wanted or targets.more or targets.kind != "class":
+        return targets
+    return replace(targets, counts=class_counts(session, packed, targets))
 
 
 @hinted("pack it with cerebro.cerebro_pack_validation and the training table")
@@ -105,6 +117,14 @@ def _check_class_weight(fit: FitParams, targets: TargetFacts) -> None:
             "class_weight: got one for a target of numbers; allowed: for a target that is a class",
             hint="sample_weight of cerebro.cerebro_pack weighs rows",
         )
+    if fit.class_weight == BALANCED:
+        if not targets.counts:
+            raise InvalidArgument(
+                "class_weight: got 'balanced' for a run that counts no classes; allowed: where a "
+                "configuration has it when the run begins",
+                hint="write the weights themselves, such as class_weight={0: 1.0, 1: 2.5}",
+            )
+        return
     too_large = [pair[0] for pair in fit.class_weight or () if pair[0] >= targets.num_classes]
     if too_large:
         raise InvalidArgument(

@@ -185,6 +185,11 @@ class RegisteredModel(ModelTable):
             )
 
 
+def name_of(models: ModelTable) -> str:
+    """Name by which models are found: that of a registered one has its owner and version."""
+    return models.full_name if isinstance(models, RegisteredModel) else str(models.relation.name)
+
+
 @dataclass(frozen=True)
 class _NamedView(QualifiedName):
     """A view that messages call by the name of the model."""

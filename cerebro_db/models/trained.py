@@ -294,7 +294,8 @@ def _class_kinds(session: Session, summary: Relation, count: int) -> tuple[str |
 
 def _counted(facts: Facts, text: str | None) -> int:
     is_number = text is None or (text.isascii() and text.isdigit())
-    return facts.count("classes_found", int(text or 0) if is_number else text)
+    read = replace(facts, row={**facts.row, "classes_found": text})
+    return read.count("classes_found", int(text or 0) if is_number else text)
 
 
 def _listed(session: Session, summary: Relation, name: str, count: int) -> list[str | None]:

@@ -18,6 +18,8 @@ _COLUMNS_AT_ONCE = 400
 LEAST_SHARE = 0.0001
 # As usual: a shift from here on is a large one.
 LARGE_SHIFT = 0.25
+# Of fewer rows a shift is large by chance.
+LEAST_ROWS = 200
 _COLUMNS_SHOWN = 5
 
 
@@ -68,7 +70,7 @@ class Observed:
             more = len(self.unseen) - _COLUMNS_SHOWN
             yield f"{more} more columns have categories that the encoding of {encoding_of} does not know"
         moved = [one for one in self.columns if one.shift is not None and one.shift >= LARGE_SHIFT]
-        if moved:
+        if moved and self.rows >= LEAST_ROWS:
             listed = ", ".join(f"{one.name} {one.shift:.2f}" for one in moved[:_COLUMNS_SHOWN])
             listed += ", ..." if len(moved) > _COLUMNS_SHOWN else ""
             yield (

@@ -8,7 +8,7 @@ from cerebro_db.configs.encodings import Encoding, Recorded
 from cerebro_db.configs.images import ImageEncoding
 from cerebro_db.configs.registry import is_registered, model_reference
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
-from cerebro_db.models.registered import RegisteredModel, registered
+from cerebro_db.models.registered import name_of, registered
 from cerebro_db.models.trained import ModelTable, load_model_table
 from cerebro_db.packing.encoding_plan import DEFAULT_CATEGORIES, EncodingRequest, planned
 from cerebro_db.packing.request import PackRequest
@@ -55,8 +55,7 @@ def of_models(session: Session, table: ModelTable) -> Earlier:
         for name, shape in zip(names, table.input_shapes, strict=True)
     )
     targets = tuple(_target(session, table, place) for place in range(len(table.class_values)))
-    name = table.full_name if isinstance(table, RegisteredModel) else str(table.relation.name)
-    return Earlier(name, inputs, targets, table.normalizing_const, table.encoding)
+    return Earlier(name_of(table), inputs, targets, table.normalizing_const, table.encoding)
 
 
 def _target(session: Session, table: ModelTable, place: int) -> PackedTarget:
@@ -200,7 +199,12 @@ def _check_methods(
             "so many categories of a column"
         )
     usual = EncodingRequest()
-    asked = replace(usual, excluded=request.excluded, max_categories=request.max_categories)
+    asked = replace(
+        usual,
+        excluded=request.excluded,
+        max_categories=request.max_categories,
+        min_coverage=request.min_coverage,
+    )
     if request == asked:
         return
     listed = ", ".join('"' + one.name.replace('"', '""') + '"' for one in recorded.columns)

@@ -33,6 +33,8 @@ from cerebro_db.postgres.relations import Column, Relation, column
 from cerebro_db.postgres.sessions import Session, StatementFailed
 
 DEFAULT_CATEGORIES = 100
+# Of the values of a column, the share that has a category.
+DEFAULT_COVERAGE = 0.5
 _NUMBERS = {20, 21, 23, 700, 701, 1700}
 _UUID, _BOOLEAN = 2950, 16
 _CITEXT = re.compile(r'(?:.*\.)?"?citext"?')
@@ -78,6 +80,7 @@ class EncodingRequest:
         max_categories: of a column.
         encodings: JSON, from names of columns to methods of their own.
         excluded: columns that ``*`` does not stand for.
+        min_coverage: the least share of values whose category is among the most frequent ones.
     """
 
     numbers: str | None = Method.STANDARDIZE
@@ -85,6 +88,7 @@ class EncodingRequest:
     max_categories: int | None = DEFAULT_CATEGORIES
     encodings: str | None = None
     excluded: str | None = None
+    min_coverage: float | None = DEFAULT_COVERAGE
 
     def check(self) -> None:
         """Refuse what no table could make right."""
@@ -93,6 +97,9 @@ class EncodingRequest:
         if self.max_categories is None or not 1 <= self.max_categories <= MAX_FEATURES:
             got = "NULL" if self.max_categories is None else self.max_categories
             raise InvalidArgument(f"max_categories: got {got}; allowed: 1 to {MAX_FEATURES}")
+        if self.min_coverage is None or not 0 <= self.min_coverage <= 1:
+            got = "NULL" if self.min_coverage is None else repr(self.min_coverage)
+            raise InvalidArgument(f"min_coverage: got {got}; allowed: 0 to 1")
         self.chosen()
 
     def chosen(self) -> Mapping[str, Any]:
@@ -298,6 +305,7 @@ class Fitter:
         source: the table as the user knows it.
         table: the same, or its copy.
         max_categories: of a column; the most frequent ones.
+        min_coverage: the least share of values that these have.
         notify: is told which columns have more categories.
         whole: names of the columns that hold whole numbers by their type.
     """
@@ -308,11 +316,13 @@ class Fitter:
         source: QualifiedName,
         table: QualifiedName,
         max_categories: int,
+        min_coverage: float,
         notify: Notify,
         whole: Collection[str] = (),
     ) -> None:
         self._session, self._source, self._table = session, source, table
-        self._max, self._notify, self._whole = max_categories, notify, whole
+        self._max, self._coverage = max_categories, min_coverage
+        self._notify, self._whole = notify, whole
         # From the minimum to the maximum, of columns of numbers that are not the same everywhere.
         self._spans: dict[str, float] = {}
 
@@ -469,13 +479,34 @@ class Fitter:
                     f"for a category: {LONGEST_CATEGORY}",
                     hint="leave the column out",
                 )
-        covered = sum(count for _, count in rows)
+        covered = int(sum(count for _, count in rows))
+        if covered < self._coverage * known:
+            raise self._uncovered(column, covered, known)
         if covered < known:
             self._notify(
                 f"column {column.name!r} has more than {self._max} categories; the most frequent "
                 f"ones, {100 * covered // known} % of the rows, have a code of their own"
             )
-        return tuple(category for category, _ in rows), int(covered)
+        return tuple(category for category, _ in rows), covered
+
+    def _uncovered(self, column: ColumnEncoding, covered: int, known: int) -> InvalidData:
+        """The error of a column most of whose values would have no category."""
+        total, enough = self._session.run(
+            sql.enough_categories(self._table, column), (self._coverage * known,)
+        )[0]
+        others = f"max_categories := {enough} covers enough" if enough <= MAX_FEATURES else None
+        ways = [
+            "exclude the column if it names rows",
+            "group rare values in a view",
+            others,
+            f"min_coverage := {math.floor(100 * covered / known) / 100} takes them as they are",
+        ]
+        return InvalidData(
+            f"column {column.name!r}: got {total} categories, of which the {self._max} most frequent ones "
+            f"cover {100 * covered / known:.3g} % of the values; allowed: at least "
+            f"{100 * self._coverage:.3g} %",
+            hint="; ".join(way for way in ways if way),
+        )
 
 
 def _unit(span: float) -> float:

@@ -7,7 +7,6 @@ same rows at the same addresses. Each statement of a worker fills one buffer.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -69,6 +68,7 @@ from cerebro_db.postgres.dialects.choice import SpreadPacking
 from cerebro_db.postgres.dialects.packing_extras import add_columns
 from cerebro_db.postgres.dialects.postgresql_packing import UNFINISHED, PostgreSQLPacking
 from cerebro_db.postgres.drift import Drift, Read, record
+from cerebro_db.postgres.leftovers import drop_leftovers, packing_key
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_outputs, replaced
 from cerebro_db.postgres.packed import SUMMARY_SUFFIX, load_packed
@@ -79,7 +79,13 @@ from cerebro_db.postgres.relations import (
     forget_search_path,
     use_search_path,
 )
-from cerebro_db.postgres.session_settings import as_seen, other_styles, styles_while_read
+from cerebro_db.postgres.session_settings import (
+    as_seen,
+    is_seen,
+    isolation,
+    other_styles,
+    styles_while_read,
+)
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.postgres.table_kinds import PACKED
 from cerebro_db.relay.machine import cores
@@ -127,6 +133,7 @@ class _Job:
     def run(self, request: PackRequest) -> PackSummary:
         """Pack, between the caller's search_path and the clean-up."""
         began = time.monotonic()
+        drop_leftovers(self._control, self._host.notice)
         with self._search_path(self._host.search_path):
             work = self._resolved(request)
             self._tell_other_styles(work)
@@ -152,6 +159,7 @@ class _Job:
     def _resolved(self, request: PackRequest) -> Work:
         source = find(self._control, request.source_table, "source_table")
         check_source(source)
+        is_seen(self._control, source)  # or refused
         training = earlier = None
         if request.is_validation:
             training = load_packed(self._control, request.training_table, "training_table")
@@ -243,8 +251,7 @@ class _Job:
     @contextlib.contextmanager
     def _locked(self, output: QualifiedName) -> Iterator[None]:
         """Nobody else packs into the same table meanwhile."""
-        digest = hashlib.sha256(f"cerebro pack {output}".encode()).digest()
-        key = int.from_bytes(digest[:8], "big", signed=True)
+        key = packing_key(output)
         if not self._control.run(self._sql.try_lock, (key,))[0][0]:
             raise DuplicateTable(
                 f"output_table: {output} is being packed by another session, "
@@ -266,15 +273,24 @@ class _Job:
         try:
             yield
         except BaseException:
-            self._control.recover()
-            # If even this fails, the next packing into the same table clears what is left.
-            with (
-                contextlib.suppress(CerebroError),
-                self._pool.undisturbed(),
-                borrowed(self._pool, 1) as (session,),
-            ):
-                session.run(self._sql.drop((work.build, work.stage)))
+            self._undo(self._sql.drop((work.build, work.stage)))
             raise
+
+    def _undo(self, drop: str) -> None:
+        """Drop what was begun, in the session that began it: there may be no connection for another one.
+
+        If that is gone, and no other can be had, the next call of the role clears what is left.
+        """
+        self._control.recover()
+        with contextlib.suppress(CerebroError):
+            self._control.run_through(drop)
+            return
+        with (
+            contextlib.suppress(CerebroError),
+            self._pool.undisturbed(),
+            borrowed(self._pool, 1) as (session,),
+        ):
+            session.run(drop)
 
     def _drop_leftover(self, table: QualifiedName) -> None:
         rows = self._control.run(self._sql.leftover, (table.schema, table.name))
@@ -344,16 +360,17 @@ class _Job:
         wanted, plan = work.request.encoding, work.feature.encoding
         if not isinstance(plan, Encoding):
             return work
-        read = Read(table, is_plain=True)
+        read = Read.plain(table)
         if work.earlier is not None:
             return self._compared(work, work.earlier, read, plan)
-        if wanted is None or wanted.max_categories is None:
+        if wanted is None or wanted.max_categories is None or wanted.min_coverage is None:
             return work
         fitter = Fitter(
             self._control,
             work.source.name,
             table,
             wanted.max_categories,
+            wanted.min_coverage,
             self._host.notice,
             [one.name for one in work.source.columns if is_whole(one)],
         )
@@ -407,7 +424,8 @@ class _Job:
             wide = (*feature.sources, *wide)
         stage = self._sql.stage(work.stage, source.name, work.columns, wide)
         copied = self._sql.copied(work.stage, source.name, work.columns)
-        self._control.run(f"{stage}{as_seen(self._control, copied)}")
+        begin = f"BEGIN ISOLATION LEVEL {isolation(self._control)}"
+        self._control.run(f"{begin}; {stage}{as_seen(self._control, copied)}; COMMIT")
         return work.stage
 
     def _damaged(self, work: Work, table: QualifiedName, snapshot: str) -> Damaged | None:

@@ -14,7 +14,7 @@ from cerebro_db.postgres.completeness import scanned_elsewhere
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.outputs import Outputs, new_outputs, publish
 from cerebro_db.postgres.relations import Relation, find
-from cerebro_db.postgres.session_settings import read_as
+from cerebro_db.postgres.session_settings import as_seen, read_as
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import SPLIT, SPLIT_IN_TWO
 
@@ -196,9 +196,8 @@ def _readable(session: Session, source: Relation, columns: Sequence[str]) -> Rel
     if not scanned_elsewhere(session, source.name):
         return source
     listed = ", ".join(map(quote, dict.fromkeys(columns)))
-    session.run(
-        f"CREATE TEMPORARY TABLE {_COPY.sql} ON COMMIT DROP AS SELECT {listed} FROM {source.name.sql}"
-    )
+    copy = f"CREATE TEMPORARY TABLE {_COPY.sql} ON COMMIT DROP AS SELECT {listed} FROM {source.name.sql}"
+    session.run(as_seen(session, copy))
     return replace(source, name=_COPY)
 
 

@@ -29,10 +29,9 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs
 from cerebro_db.postgres.packed import FORMAT_VERSION, PackedTable
 from cerebro_db.postgres.relations import Column, Relation, column
+from cerebro_db.postgres.table_kinds import BUILD_SUFFIX, STAGE_SUFFIX
 from cerebro_db.training.buffers import wire_bytes
 
-BUILD_SUFFIX = "_packing"
-STAGE_SUFFIX = "_staging"
 ENCODING_SUFFIX = "_encoding"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,20 +19,22 @@ _DECILES = "ARRAY[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]::double precision
 
 @dataclass(frozen=True)
 class Read:
-    """A table whose rows are looked at.
+    """Rows that are looked at.
 
     Attributes:
-        table: its name.
-        is_plain: whether its rows are in it alone, each with an address.
+        sql: what stands behind FROM, with the alias.
+        alias: of the rows.
+        is_plain: whether each row has an address.
     """
 
-    table: QualifiedName
+    sql: str
+    alias: str
     is_plain: bool
 
-    @property
-    def sql(self) -> str:
-        """The table as an item of FROM, with the alias ``s``."""
-        return f"ONLY {self.table.sql} s" if self.is_plain else f"{self.table.sql} s"
+    @classmethod
+    def plain(cls, table: QualifiedName) -> Read:
+        """The rows of a plain table, without those of others that inherit from it."""
+        return cls(f"ONLY {table.sql} s", "s", is_plain=True)
 
     def sample(self, rows: int) -> str:
         """A condition that about ``SAMPLE_ROWS`` of so many rows fulfil; of a plain table the same ones each time."""
@@ -39,7 +42,7 @@ class Read:
         if parts < 2:
             return "true"
         if self.is_plain:
-            return f"pg_catalog.hashtext(s.ctid::text) %% {parts} = 0"
+            return f"pg_catalog.hashtext({self.alias}.ctid::text) %% {parts} = 0"
         return f"pg_catalog.random() < {1 / parts!r}"
 
 
@@ -47,8 +50,9 @@ def counts(read: Read, columns: Sequence[ColumnEncoding]) -> str:
     """One row: the rows of a table, then of each column those that are missing and those that are unseen."""
     parts = ["pg_catalog.count(*)"]
     for column in columns:
-        parts.append(_counted(missing(column, "s")))
-        parts.append(_counted(unseen(column, "s")) if column.method.is_categorical else "0")
+        parts.append(_counted(missing(column, read.alias)))
+        known = column.method.is_categorical
+        parts.append(_counted(unseen(column, read.alias)) if known else "0")
     return f"SELECT {', '.join(parts)} FROM {read.sql}"
 
 
@@ -73,7 +77,9 @@ def cumulated(read: Read, columns: Sequence[ColumnEncoding], rows: int) -> str:
 
 
 def _values(read: Read, columns: Sequence[ColumnEncoding], rows: int) -> str:
-    listed = ", ".join(f"{finite(one, 's')} AS v{place}" for place, one in enumerate(columns))
+    listed = ", ".join(
+        f"{finite(one, read.alias)} AS v{place}" for place, one in enumerate(columns)
+    )
     # OFFSET 0 has each value computed once.
     return f"SELECT {listed} FROM {read.sql} WHERE {read.sample(rows)} OFFSET 0"
 
@@ -84,6 +90,10 @@ def _counted(condition: str) -> str:
 
 def _number(value: float) -> str:
     return f"({value!r}::double precision)"
+
+
+# What a terminal would take for something else than text.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
@@ -130,6 +140,14 @@ class Drift:
     columns: Sequence[ColumnDrift]
 
 
+def forget(session: Session) -> None:
+    """Remove what was recorded for roles of the caller so long ago that it is not kept any more."""
+    session.run(
+        "DELETE FROM cerebro._drift WHERE pg_catalog.pg_has_role(owner, 'USAGE') AND recorded < now() - ("
+        "SELECT nullif(s.value, '')::interval FROM cerebro.settings s WHERE s.name = 'keep_runs')"
+    )
+
+
 def record(session: Session, drift: Drift) -> None:
     """Write a drift down for the view ``cerebro.drift``."""
     names = ("name", "method", "missing", "unseen", "trained_missing", "trained_unseen", "shift")
@@ -142,7 +160,7 @@ def record(session: Session, drift: Drift) -> None:
         (
             drift.kind,
             drift.job_id,
-            drift.encoding_of,
+            _CONTROL.sub("?", drift.encoding_of),
             drift.source,
             drift.output,
             drift.rows,

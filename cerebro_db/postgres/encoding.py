@@ -104,6 +104,18 @@ def categories(table: QualifiedName, column: ColumnEncoding) -> str:
     )
 
 
+def enough_categories(table: QualifiedName, column: ColumnEncoding) -> str:
+    """One row: how many categories a column has, and how many of the most frequent ones have so many rows.
+    Parameter: rows."""
+    return (
+        "SELECT pg_catalog.count(*), pg_catalog.count(CASE WHEN r.earlier < %s THEN 1 END) FROM ("
+        "SELECT pg_catalog.sum(g.n) OVER (ORDER BY g.n DESC, g.category) - g.n AS earlier FROM ("
+        'SELECT pg_catalog.min(c.category COLLATE "C") AS category, pg_catalog.count(*) AS n '
+        f"FROM (SELECT {category(column, 's')} AS category FROM ONLY {table.sql} s "
+        f"WHERE {is_present(column, 's')}) c GROUP BY c.category) g) r"
+    )
+
+
 def write_rows(output: QualifiedName, source: str, ids: Sequence[str], encoding: Encoding) -> str:
     """A table of the features of all rows of a source, each with what names it.
 

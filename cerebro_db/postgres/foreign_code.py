@@ -82,12 +82,14 @@ holders(classid, objid) AS (
       FROM relations r JOIN pg_catalog.pg_class c ON c.oid = r.oid
       JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid, classes k
      WHERE c.relkind = 'v' {rules}),
-types(oid) AS (
+named_types(oid) AS (
     SELECT a.atttypid FROM relations r JOIN pg_catalog.pg_attribute a ON a.attrelid = r.oid
      WHERE a.attnum > 0 AND NOT a.attisdropped
      UNION
     SELECT d.refobjid FROM holders h JOIN pg_catalog.pg_depend d USING (classid, objid), classes k
-     WHERE d.refclassid = k.type
+     WHERE d.refclassid = k.type),
+types(oid) AS (
+    SELECT n.oid FROM named_types n  -- Greenplum 6 takes no union of several selects as the start of a recursion
      UNION
     SELECT p.part
       FROM types t JOIN (

@@ -18,6 +18,7 @@ from cerebro_db.errors import (
     WrongObjectType,
 )
 from cerebro_db.postgres.control import END_HOLDER, holder_of, lock_key, transaction
+from cerebro_db.postgres.leftovers import packing_key
 from cerebro_db.postgres.names import QualifiedName, quote, shown_literal
 from cerebro_db.postgres.relations import (
     KINDS as RELATION_KINDS,
@@ -33,7 +34,7 @@ from cerebro_db.postgres.relations import (
     require_text,
 )
 from cerebro_db.postgres.sessions import LOCK_TIMEOUT, Session, StatementFailed
-from cerebro_db.postgres.table_kinds import GIVEN, GRANTS, KINDS, MODELS, TABLES, Kind
+from cerebro_db.postgres.table_kinds import GIVEN, GRANTS, KINDS, MODELS, PACKINGS, TABLES, Kind
 
 _DEPENDENT = "2BP01"
 _TRIAL = "SET LOCAL lock_timeout = '3s'"
@@ -373,6 +374,8 @@ def _check_unused(session: Session, outputs: Outputs, tables: Sequence[Table]) -
     keys = [table_key(table.oid) for table in tables]
     if outputs.kind is MODELS:
         keys.append(output_key(outputs.name))
+    if outputs.kind is PACKINGS:
+        keys.append(packing_key(outputs.name))
     for key in keys:
         if not session.run("SELECT pg_catalog.pg_try_advisory_xact_lock(%s)", (key,))[0][0]:
             raise ObjectInUse(

@@ -47,7 +47,7 @@ _TEMPORARY_HINT = (
 _NO_TABLE_HINT = "it is an index, a sequence or the like: name the table itself"
 _REGISTERED_HINT = (
     "registered models are taken by cerebro.cerebro_predict, cerebro.cerebro_predict_row, cerebro.cerebro_evaluate, "
-    "cerebro.cerebro_confusion_matrix and cerebro.cerebro_export"
+    "cerebro.cerebro_confusion_matrix and cerebro.cerebro_export, and as encoding_of by the functions that pack"
 )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from cerebro_db.errors import CerebroError
 from cerebro_db.postgres.catalog import STATES_SCHEMA
 from cerebro_db.postgres.control import lock_key
 from cerebro_db.postgres.names import QualifiedName
@@ -38,8 +39,10 @@ def scratch_tables(session: Session) -> Iterator[QualifiedName]:
     finally:
         session.recover()
         if not session.closed:
-            with session.undisturbed():
+            # What can't be dropped now, as somebody reads it, goes with the next call.
+            with suppress(CerebroError), session.undisturbed():
                 _drop(session, base)
+            with suppress(CerebroError), session.undisturbed():
                 session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (lock_key(base.text),))
 
 

@@ -57,11 +57,17 @@ _OF_READING = (
     "backslash_quote",
     "quote_all_identifiers",
     "restrict_nonsystem_relation_kind",
+    "default_transaction_isolation",
     # For superusers only, who may give a role a value.
     "session_replication_role",
     "lo_compat_privileges",
 )
-CARRIED = (*EVERYWHERE, *STYLES, *_OF_READING, SEARCH_PATH)
+# The role that has logged in: it is compared, as no session can be given another one.
+SESSION_USER = "session_authorization"
+# Of the transaction in which a view is copied.
+ISOLATION = "transaction_isolation"
+ISOLATIONS = ("read uncommitted", "read committed", "repeatable read", "serializable")
+CARRIED = (*EVERYWHERE, *STYLES, *_OF_READING, SEARCH_PATH, SESSION_USER, ISOLATION)
 # A job keeps its settings in the catalog.
 MOST_CHARACTERS = 60_000
 # Of those for superusers: the value that all sessions have where nobody has set one.
@@ -191,14 +197,35 @@ def _parts(name: str) -> str:
 
 def while_reading(settings: SessionSettings) -> str:
     """JSON of the settings under which rows are read for a caller."""
-    names = [name for name in settings if name not in EVERYWHERE and "." not in name]
+    left_out = {*EVERYWHERE, SESSION_USER, ISOLATION}
+    names = [name for name in settings if name not in left_out and "." not in name]
     return json.dumps({name: settings[name] for name in names})
 
 
 # -- what is read ------------------------------------------------------------------
 def is_seen(session: Session, relation: Relation) -> bool:
-    """True if settings of a session decide what is read of a relation: a view, or one with policies."""
-    return bool(session.run("SELECT cerebro._is_seen(%s)", (relation.oid,))[0][0])
+    """True if settings of a session decide what is read of a relation: a view, or one with policies.
+
+    Raises:
+        NotSupported: so does the role that has logged in, which is another one here.
+    """
+    found = bool(session.run("SELECT cerebro._is_seen(%s)", (relation.oid,))[0][0])
+    login = session.caller.get(SESSION_USER)
+    if not found or login is None or login == session.run("SELECT session_user::text")[0][0]:
+        return found
+    if session.run("SELECT cerebro._asks_session_user(%s)", (relation.oid,))[0][0]:
+        raise NotSupported(
+            f"{relation.name} shows its rows by session_user, which is {shown(login)} in this session, and the role that "
+            "SET ROLE or SECURITY DEFINER has made the current one in sessions that work for it",
+            hint="have the view or policy ask for current_user, or call the function without SET ROLE",
+        )
+    return found
+
+
+def isolation(session: Session) -> str:
+    """The isolation level of the caller's transaction, as SQL."""
+    level = session.caller.get(ISOLATION, "read committed")
+    return (level if level in ISOLATIONS else "read committed").upper()
 
 
 def as_seen(session: Session, statement: str) -> str:

@@ -84,23 +84,30 @@ MODELS = Kind(
         HISTORY_SUFFIX: frozenset({"mst_key", "iteration", "run_id", "epoch", "dataset", "loss"}),
     },
 )
+# Tables that are not finished: of a packing beside its output, of predictions under a name of their own.
+PACKING_SUFFIXES = BUILD_SUFFIX, STAGE_SUFFIX = "_packing", "_staging"
+PACKINGS = Kind(
+    "a packing that is not finished",
+    dict.fromkeys(PACKING_SUFFIXES, "a packing that is not finished"),
+)
+DRAFTS = Kind("predictions that are not finished", {"": "predictions that are not finished"})
 KINDS = (
     PACKED, PREDICTIONS, SCORES, CONFUSION, ENCODED, GPUS, SPLIT, SPLIT_IN_TWO, ARCHITECTURES,
-    CONFIGURATIONS, SCHEDULES, MODELS,
+    CONFIGURATIONS, SCHEDULES, MODELS, PACKINGS,
 )  # fmt: skip
 # Parameters: schema, names.
 TABLES = """
 SELECT c.relname::text, c.oid::bigint, c.relkind::text,
        pg_catalog.obj_description(c.oid, 'pg_class'), pg_catalog.pg_get_userbyid(c.relowner)::text,
        c.relowner = (SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = current_user)
-       OR EXISTS (
-           -- A superuser has the rights of all roles, and is a member of those that it was granted.
+       -- A superuser has the rights of all roles, and is a member of those that it was granted.
+       OR pg_catalog.pg_has_role(c.relowner, 'USAGE') AND c.relowner = ANY (ARRAY(
            WITH RECURSIVE granted(role) AS (
                SELECT m.roleid FROM pg_catalog.pg_auth_members m JOIN pg_catalog.pg_roles r ON r.oid = m.member
                 WHERE r.rolname = current_user
                 UNION
                SELECT m.roleid FROM granted g JOIN pg_catalog.pg_auth_members m ON m.member = g.role)
-           SELECT 1 FROM granted g WHERE g.role = c.relowner AND pg_catalog.pg_has_role(c.relowner, 'USAGE')),
+           SELECT g.role FROM granted g)),
        pg_catalog.pg_has_role(c.relowner, 'USAGE'),
        ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
               WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)

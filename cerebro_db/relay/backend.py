@@ -293,10 +293,10 @@ class undisturbed:
 
 
 def _raise_pending() -> None:
-    """Raise an interrupt that is there, once, as KeyboardInterrupt."""
-    if deferred._hook is None or deferred._told:
+    """Raise an interrupt that is there as KeyboardInterrupt: a cancel once, the end of this process always."""
+    if deferred._hook is None:
         return
-    if _flag("QueryCancelPending").value or is_ending():
+    if is_ending() or (_flag("QueryCancelPending").value and not deferred._told):
         deferred._told = True
         raise KeyboardInterrupt
 

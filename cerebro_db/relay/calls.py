@@ -3,21 +3,32 @@
 import json
 import os
 import sys
+import time
 from array import array
 from typing import Any, Dict, List, Tuple
 
 from . import backend, machine, surroundings
 from .failures import failure
-from .keepers import CannotStart, Installation, Process, connected, postmortem
-from .services import Services
+from .keepers import (
+    DRIVER_SECONDS,
+    CannotStart,
+    Installation,
+    Process,
+    connected,
+    end_by_force,
+    postmortem,
+)
+from .services import CANCELLED, Services
 from .wire import DRIVER, TRAINER, Closed
 
 PREPARE = -1  # kind of a row that makes a trainer ready
 LOST, NO_KEEPER = "YC001", "YC002"
 SESSION_LOST = "57P02"  # as the server says it, where it can
-CANCELLED = "57014"
 _LOST_HINT = "call the function again; the log of its keeper may tell more"
 _MOST_DRIVERS = 100  # for one call, of which each one was lost
+# What becomes an array in the server's own process, and numbers of a row that are sent to a trainer.
+MOST_NUMBERS_BYTES = 16 * 2**20
+MOST_FEATURES = 2**24
 _MOST_TRAINERS = 1000  # for one call, of which each one was idle and has limits that hold no longer
 
 
@@ -43,8 +54,8 @@ class Relay:
     def driver(self, name: str, *arguments: Any, **named: Any) -> Any:
         """Have a process of its own do the work of a function that users call.
 
-        It is told of a cancel and ends its work in order. One that is lost is replaced, if it has
-        left word how to go on.
+        After a cancel it ends its work in order, within some seconds; then it is ended by force. One
+        that is lost is replaced, if it has left word how to go on.
 
         Args:
             name: module and function, such as ``fitting.fit``.
@@ -160,6 +171,15 @@ class Relay:
         """
         if data is None:
             return None
+        if len(data) > MOST_NUMBERS_BYTES:
+            raise failure(
+                self._plpy,
+                "22023",
+                "data: got {} bytes; allowed: up to {}, as an array of them takes 25 times as much memory".format(
+                    len(data), MOST_NUMBERS_BYTES
+                ),
+                "take a part: substring(data FROM 1 FOR {})".format(MOST_NUMBERS_BYTES),
+            )
         if len(data) % 4:
             raise failure(
                 self._plpy,
@@ -171,6 +191,24 @@ class Relay:
         if sys.byteorder == "big":
             found.byteswap()
         return found.tolist()
+
+    def row(self, features: Any) -> Any:
+        """The features of a row, an array of any number of dimensions; refused where no model has so many.
+
+        Raises:
+            failure: before a copy of them is made for a trainer.
+        """
+        count, part = 1, features
+        while isinstance(part, list):
+            count, part = count * len(part), part[0] if part else None
+        if isinstance(features, list) and count > MOST_FEATURES:
+            raise failure(
+                self._plpy,
+                "22023",
+                "features: got {} numbers; allowed: up to {}".format(count, MOST_FEATURES),
+                "give the array of one row of the model",
+            )
+        return features
 
     cores = staticmethod(machine.cores)
     memory_mb = staticmethod(machine.memory_mb)
@@ -265,7 +303,9 @@ class Relay:
         """The answer to a call; until it comes, what the process asks for is done."""
         services = Services(self._plpy, self._plans)
         if process.kind == DRIVER:
-            process.listen = _Listening(process, lambda: backend.listen(self._plpy), services)
+            process.listen = services.interrupts = _Interrupts(
+                process, lambda: backend.listen(self._plpy), services, self._end_driver
+            )
         try:
             while True:
                 message = process.receive()
@@ -276,9 +316,22 @@ class Relay:
                     process.again = message["again"]
                 elif "row_failed" not in message:
                     services.serve(message, process)
+                if process.kind == DRIVER:  # one that never lets this process wait is heard too
+                    process.listen()
         finally:
             process.listen = self._listen
             services.leave()
+
+    def _end_driver(self, driver: Process, cause: Dict[str, Any]) -> None:
+        """End a driver that has not ended its work after an interrupt, and the call with it."""
+        end_by_force(self._installation, DRIVER, driver.pid)
+        sqlstate = cause["sqlstate"] or SESSION_LOST
+        if sqlstate == CANCELLED:
+            backend.cancel_is_told()
+        message = "{}: the driver did not end within {} s and was ended by force".format(
+            cause["message"], DRIVER_SECONDS
+        )
+        raise failure(self._plpy, sqlstate, message, _left_by(driver))
 
     def _result(self, answer: Dict[str, Any]) -> Any:
         if "error" not in answer:
@@ -294,21 +347,64 @@ class Relay:
         )
 
 
-class _Listening(object):
-    """Looks for interrupts while a driver works, which is told of one, once, and answers all the same."""
+class _Interrupts(object):
+    """Interrupts of a call while its driver works.
 
-    def __init__(self, driver: Process, listen: Any, services: Services) -> None:
-        self._driver, self._listen, self._services = driver, listen, services
-        self._told = False
+    The driver is told of the first one and answers within some seconds, or is ended by force. An
+    interrupt that ends this process itself is acted on at once.
+
+    Args:
+        driver: connection to it.
+        listen: raises an interrupt that is there.
+        services: keep the errors that the driver is told of.
+        end: ends the driver and raises the error of the call, which is described.
+    """
+
+    def __init__(self, driver: Process, listen: Any, services: Services, end: Any) -> None:
+        self._driver, self._listen, self._services, self._end = driver, listen, services, end
+        self._first: Any = None
+        self._is_sent = False
+        self._deadline = 0.0
 
     def __call__(self) -> None:
-        if self._told:
-            return
+        """Look for interrupts, and whether the driver has had its time."""
         try:
             self._listen()
         except BaseException as error:
-            self._told = True
-            self._driver.send({"cancel": self._services.told(error)})
+            if backend.is_ending():
+                raise
+            self.came(error)
+        if self._first is not None and time.monotonic() > self._deadline:
+            self._end(self._driver, self._first)
+        self._send()
+
+    def came(self, error: BaseException) -> None:
+        """An interrupt has come, of which the driver is told unless it knows of one already."""
+        if self._first is None:
+            self._begin(self._services.told(error))
+            self._send()
+
+    def is_known(self, described: Dict[str, Any]) -> None:
+        """An interrupt has come that ends what the driver waits for, so that it knows of it."""
+        if self._first is None:
+            self._is_sent = True
+            self._begin(described)
+
+    def _begin(self, described: Dict[str, Any]) -> None:
+        self._first, self._deadline = described, time.monotonic() + DRIVER_SECONDS
+
+    def _send(self) -> None:
+        if self._first is not None and not (self._is_sent or self._driver.is_sending):
+            self._is_sent = True
+            self._driver.send({"cancel": self._first})
+
+
+def _left_by(driver: Process) -> str:
+    """Hint on what a driver has left that was ended by force."""
+    if driver.again is None:
+        return "what it has left is dropped by the next call that makes the same table"
+    run_id = driver.again[1][0]
+    return "the run goes on where it was: SELECT cerebro.cerebro_resume({})".format(run_id)
 
 
 def _raise_again(answer: Dict[str, Any], services: Services) -> None:

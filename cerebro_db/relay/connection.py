@@ -15,11 +15,15 @@ class Connection:
     Args:
         sock: connected socket.
         listen: called now and then while waiting; an exception of it ends the waiting.
+
+    Attributes:
+        is_sending: whether a part of a message is sent, and nothing else may be.
     """
 
     def __init__(self, sock: Any, listen: Any) -> None:
         sock.setblocking(False)
         self._socket, self.listen = sock, listen
+        self.is_sending = False
 
     def send(self, message: Any) -> None:
         """Send a message.
@@ -27,15 +31,20 @@ class Connection:
         Raises:
             Closed: the other side is gone.
         """
-        for part in encoded(message):
-            view = memoryview(part)
-            while view:
-                try:
-                    view = view[self._socket.send(view) :]
-                except (BlockingIOError, InterruptedError):
-                    self._wait(select.POLLOUT)
-                except OSError:
-                    raise Closed("the other side is gone")
+        parts = encoded(message)
+        self.is_sending = True
+        for part in parts:
+            self._send_part(memoryview(part))
+        self.is_sending = False
+
+    def _send_part(self, view: memoryview) -> None:
+        while view:
+            try:
+                view = view[self._socket.send(view) :]
+            except (BlockingIOError, InterruptedError):
+                self._wait(select.POLLOUT)
+            except OSError:
+                raise Closed("the other side is gone")
 
     def receive(self) -> Dict[str, Any]:
         """The next message.

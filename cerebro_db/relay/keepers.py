@@ -8,13 +8,17 @@ import pwd
 import socket
 import stat
 import subprocess
+import time
 from typing import Any, Dict, List
 
 from . import machine
-from .connection import Connection, until
+from .connection import LISTEN_SECONDS, Connection, until
 from .wire import Closed, is_ours
 
 _START_SECONDS, _STARTS = 90.0, 3
+# How long a driver may take to end its work in order, after a cancel or when its caller is gone.
+DRIVER_SECONDS = 3.5
+_KEEPER_SECONDS = 0.5  # for a keeper to end a process
 _MODULE = "cerebro_db.trainers"
 # What a keeper inherits of the server's environment; nothing that leads Python or libpq elsewhere.
 _PASSED_ON = ("LANG", "TZ", "HOME", "PATH")
@@ -129,7 +133,7 @@ def connected(installation: Installation, kind: str, hello: Dict[str, Any], list
     path = os.path.join(folder, name)
     _check_folder(folder, path)
     for _ in range(_STARTS):  # one that ends at this moment still takes connections
-        sock = _connect(path) or _started(installation, kind, folder, name, listen)
+        sock = _connect(path, listen) or _started(installation, kind, folder, name, listen)
         connection = Process(sock, listen, kind)
         try:
             connection.send(hello)
@@ -155,16 +159,46 @@ def connected(installation: Installation, kind: str, hello: Dict[str, Any], list
 def postmortem(installation: Installation, kind: str, pid: int, listen: Any) -> Any:
     """End of a process, as its keeper tells; None where nobody knows."""
     try:
-        sock = _connect(os.path.join(installation.folder(), installation.socket_name(kind)))
-        if sock is None:
-            return None
-        connection = Connection(sock, listen)
-        connection.send({"postmortem": pid})
-        found = connection.receive().get("ended")
-        connection.close()
-        return found
+        return _answer_of_keeper(installation, kind, {"postmortem": pid}, listen)
     except (CannotStart, Closed):
         return None
+
+
+class _NoAnswer(Exception):
+    """A keeper does not answer in time."""
+
+
+def end_by_force(installation: Installation, kind: str, pid: int) -> Any:
+    """Have the keeper kill a process; how it ended, None where the keeper does not answer in time.
+
+    The keeper also kills it some seconds after its connection is closed.
+    """
+    deadline = time.monotonic() + _KEEPER_SECONDS
+
+    def listen() -> None:
+        if time.monotonic() > deadline:
+            raise _NoAnswer
+
+    try:
+        return _answer_of_keeper(installation, kind, {"end": pid}, listen)
+    except (CannotStart, Closed, _NoAnswer):
+        return None
+
+
+def _answer_of_keeper(
+    installation: Installation, kind: str, question: Dict[str, Any], listen: Any
+) -> Any:
+    """End of a process, as the keeper that runs answers a question about it."""
+    path = os.path.join(installation.folder(), installation.socket_name(kind))
+    sock = _connect(path, listen)
+    if sock is None:
+        return None
+    connection = Connection(sock, listen)
+    try:
+        connection.send(question)
+        return connection.receive().get("ended")
+    finally:
+        connection.close()
 
 
 def _environment() -> Dict[str, str]:
@@ -240,21 +274,35 @@ def _advice(error: OSError, otherwise: str) -> str:
     return _ADVICE.get(error.errno or 0, otherwise)
 
 
-def _connect(path: str) -> Any:
+def _connect(path: str, listen: Any) -> Any:
     """A connection to who listens there, if that is a process of this very user."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        sock.connect(path)
+        _connect_socket(sock, path, listen)
         ours = is_ours(sock)
     except OSError as error:
         sock.close()
         if error.errno in (errno.ENOENT, errno.ECONNREFUSED):
             return None
         raise CannotStart(f"{path}: {error.strerror}", _OTHER_FOLDER)
+    except BaseException:
+        sock.close()
+        raise
     if not ours:
         sock.close()
         raise CannotStart(f"{path}: another user listens there", _OTHER_FOLDER)
     return sock
+
+
+def _connect_socket(sock: socket.socket, path: str, listen: Any) -> None:
+    """Connect; while the queue of the other side is full, look whether to go on."""
+    sock.setblocking(False)
+    while True:
+        try:
+            return sock.connect(path)
+        except BlockingIOError:
+            listen()
+            time.sleep(LISTEN_SECONDS)
 
 
 def _start(installation: Installation, kind: str, folder: str, name: str) -> None:
@@ -293,13 +341,13 @@ def _started(installation: Installation, kind: str, folder: str, name: str, list
     found: List[Any] = []
 
     def connects() -> bool:
-        found[:] = [_connect(path)]
+        found[:] = [_connect(path, listen)]
         return found[0] is not None or not _is_held(path + ".lock")
 
     for _ in range(_STARTS):  # one that ends at this moment still holds the lock
         _start(installation, kind, folder, name)
         until(connects, _START_SECONDS, listen)
-        sock = found[0] or _connect(path)
+        sock = found[0] or _connect(path, listen)
         if sock is not None:
             return sock
     raise CannotStart(

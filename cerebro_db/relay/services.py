@@ -6,6 +6,7 @@ from . import backend
 from .connection import Connection
 from .failures import described, failure
 
+CANCELLED = "57014"
 _MOST_PLANS = 64
 _WITHIN = "got a call in a query that segments work for; allowed: one that reads no other table and makes none"
 _WITHIN_HINT = (
@@ -23,12 +24,14 @@ class Services:
 
     Attributes:
         errors: of the server that a process has been told.
+        interrupts: of the driver that is served; None for a trainer, which has none of its own.
     """
 
     def __init__(self, plpy: Any, plans: Dict[Any, Any]) -> None:
         self._plpy, self._plans = plpy, plans
         self.errors: List[BaseException] = []
         self._subtransactions: List[Any] = []
+        self.interrupts: Any = None
 
     def serve(self, message: Dict[str, Any], process: Connection) -> None:
         """Do what a message of a process asks for, and answer where an answer is awaited."""
@@ -38,7 +41,10 @@ class Services:
                     self._plpy.notice(message["notice"])
             except (self._plpy.Error, self._plpy.SPIError) as error:
                 # Elsewhere the server acts on one while it sends.
-                process.send({"cancel": self.told(error)})
+                if self.interrupts is None:
+                    process.send({"cancel": self.told(error)})
+                else:
+                    self.interrupts.came(error)
         elif "execute" in message:
             process.send(self._answered(self._execute, message["execute"]))
         elif "subtransaction" in message:
@@ -57,7 +63,10 @@ class Services:
                 answer: Dict[str, Any] = work(given)
             return answer
         except (self._plpy.Error, self._plpy.SPIError) as error:
-            return {"failed": self.told(error)}
+            failed = self.told(error)
+            if self.interrupts is not None and failed["sqlstate"] == CANCELLED:
+                self.interrupts.is_known(failed)
+            return {"failed": failed}
 
     def told(self, error: BaseException) -> Dict[str, Any]:
         """An error of the server for a message, with a number by which it can be raised again."""

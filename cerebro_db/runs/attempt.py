@@ -35,6 +35,7 @@ from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.runs import results
 from cerebro_db.runs.catalog import RunCatalog, ends_of
+from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.decisions import Decisions
 from cerebro_db.runs.guards import guard_key, wait_for_orphans
 from cerebro_db.runs.loop import Loop
@@ -157,8 +158,9 @@ class Attempt:
         place.store.before_drop = written.flush
         executor = make_executor(place, setup.num_workers, setup.spec.schedule, self._notify)
         decider, made = self._decider, decisions_of(catalog, run.run_id)
+        maker = replace(setup.maker, tick=lambda: catalog.session.tick())
         if setup.search is not None:
-            decider = decider_of(setup, setup.search, made, self._notify)
+            decider = decider_of(setup, setup.search, made, maker, self._notify)
         requests = Requests(catalog, run.run_id, self._deadline, limits.max_seconds)
         first = [_until(one, run.active) for one in requests.first()]
         extended: list[Mapping[str, Any]] = [one.details for one in made if one.action == "extend"]
@@ -174,7 +176,7 @@ class Attempt:
                 decider,
                 catalog,
                 run.run_id,
-                setup.maker,
+                maker,
                 setup.models,
                 place.store,
                 setup.search.goal if setup.search else None,
@@ -256,6 +258,7 @@ def decider_of(
     setup: RunSetup,
     search: SearchSpec,
     made: Sequence[DecisionRow],
+    maker: Maker,
     notify: Callable[[str], None],
 ) -> Decider:
     """Whoever decides a search, with the decisions that an earlier driver has made."""
@@ -264,9 +267,8 @@ def decider_of(
 
     if search.replays:
         return Replay(from_json(search.replays))
-    maker, models = setup.maker, setup.models
     recorded = recorded_of(setup, made)
-    schedule = Schedule(search, lambda row: maker.fault(row, models), recorded)
+    schedule = Schedule(search, lambda row: maker.fault(row, setup.models), recorded)
     return Guarded(schedule, fault_of(recorded), functools.partial(_tell_fault, notify))
 
 

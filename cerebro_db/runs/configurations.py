@@ -7,8 +7,8 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.architectures.freezing import may_train, with_frozen
@@ -49,6 +49,7 @@ class _Parsed:
 
 
 # A search checks one configuration after another of the same few models.
+_MOST_SHOWN = 10
 _MOST_MODELS = 256
 
 
@@ -64,6 +65,7 @@ class Maker:
         shared_epochs: of a search, epochs of all trials that share a program, about; None where all
             configurations are known.
         objectives: of a search, as callbacks name them; each configuration must have all of them.
+        tick: called for each configuration, of which there may be very many.
     """
 
     packed: PackedTable
@@ -72,6 +74,7 @@ class Maker:
     seed: int
     shared_epochs: int | None = None
     objectives: tuple[str, ...] = ()
+    tick: Callable[[], None] = field(default=lambda: None, compare=False)
 
     def make(
         self,
@@ -135,6 +138,7 @@ class Maker:
         fit_text: str,
         known: Mapping[int, Architecture],
     ) -> tuple[CompileParams, FitParams, tuple[OutputSpec, ...]]:
+        self.tick()
         architecture = known[model_id]
         compile_params = parse_compile_params(compile_text)
         fit_params = parse_fit_params(fit_text)
@@ -143,7 +147,6 @@ class Maker:
         monitored = with_all_metrics(compile_params, outputs)
         callbacks.check(monitored, fit_params, validated=self.validated)
         self._check_objectives(monitored)
-        _check_trains(architecture.text, compile_params.freeze)
         return compile_params, fit_params, outputs
 
     def _check_objectives(self, params: CompileParams) -> None:
@@ -194,14 +197,33 @@ def _output_names(text: str) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=_MOST_MODELS)
-def _check_trains(text: str, frozen: tuple[str, ...]) -> None:
-    if not may_train(with_frozen(json.loads(text), frozen)):
-        raise InvalidArgument(
-            "got a model of which no layer trains; allowed: at least one does",
-            hint="freeze fewer layers"
-            if frozen
-            else "add a layer with weights; trainable tells in its JSON whether they train",
-        )
+def _trains(text: str, frozen: tuple[str, ...]) -> bool:
+    return may_train(with_frozen(json.loads(text), frozen))
+
+
+def frozen_notice(
+    configurations: Sequence[Configuration], known: Mapping[int, Architecture]
+) -> str | None:
+    """The line about models of which no layer trains; None where all have one.
+
+    Args:
+        configurations: of a run; a search has none when it begins.
+        known: architectures by model_id.
+    """
+    keys = [
+        one.mst_key
+        for one in configurations
+        if not _trains(one.architecture.text, one.compile_params.freeze)
+    ]
+    models = [key for key, one in sorted(known.items()) if not _trains(one.text, ())]
+    if keys:
+        what = "configuration" if len(keys) == 1 else "configurations"
+    elif models and not configurations:
+        keys, what = models, "model_id"
+    else:
+        return None
+    shown = ", ".join(map(str, keys[:_MOST_SHOWN])) + (", ..." if len(keys) > _MOST_SHOWN else "")
+    return f"{what} {shown}: no layer trains, so that training changes nothing; scores are those of its weights"
 
 
 def seed_of(seed: int, mst_key: int) -> int:

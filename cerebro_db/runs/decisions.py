@@ -174,13 +174,18 @@ class Decisions:
         request: Asked | None,
     ) -> Decided:
         made = self._made(state, candidates, number, is_warm=False)
+        # What the decision is based on is in its first row, that of the lowest mst_key.
+        first, bare = min(one.mst_key for one in candidates), replace(decision, heard=())
         found = [
             replace(
-                _row(decision, number, one.mst_key, rows.ADD, one.budget, one.detail),
+                _row(
+                    decision if one.mst_key == first else bare,
+                    number, one.mst_key, rows.ADD, one.budget, one.detail,
+                ),
                 reason=one.reason or decision.reason,
             )
             for one in candidates
-        ]
+        ]  # fmt: skip
         self._store(found, made, request=request)
         return events.Added(made)
 
@@ -252,13 +257,12 @@ def _row(
     detail: Mapping[str, Any] | None = None,
     source: tuple[int | None, int | None] = (None, None),
 ) -> DecisionRow:
-    """A row of a decision; what it is based on is in its first one, that of the lowest mst_key."""
-    keys = [one.mst_key for one in decision.candidates] if isinstance(decision, Add) else [mst_key]
-    heard = json.dumps(decision.heard) if mst_key == min(keys) else "[]"
+    """A row of a decision, with what that is based on."""
     text = json.dumps(dict(decision.detail if detail is None else detail))
     return DecisionRow(
-        number, mst_key, action, epochs, *source, decision.reason, decision.who, text, heard
-    )
+        number, mst_key, action, epochs, *source, decision.reason, decision.who, text,
+        json.dumps(decision.heard),
+    )  # fmt: skip
 
 
 def _known(state: RunState, mst_key: int) -> Track:

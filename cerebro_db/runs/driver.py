@@ -38,6 +38,7 @@ from cerebro_db.postgres.sessions import (
     StatementFailed,
 )
 from cerebro_db.runs.attempt import Attempt
+from cerebro_db.runs.configurations import frozen_notice
 from cerebro_db.runs.guards import (
     check_resumable,
     check_still_driven,
@@ -181,6 +182,8 @@ class Drive:
 
     def _tell_strategy(self, setup: RunSetup) -> None:
         spec = setup.spec
+        if frozen := frozen_notice(setup.configurations, setup.models):
+            self._notify(frozen)
         line = told(spec.schedule, len(setup.packed.partitions), spec.rounds, spec.asynchrony)
         if line is not None:
             self._notify(line)

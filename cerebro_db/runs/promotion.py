@@ -15,7 +15,7 @@ from cerebro_db.errors import (
     UndefinedModel,
     WrongRunStatus,
 )
-from cerebro_db.models.registered import named_models
+from cerebro_db.models.registered import name_of, named_models
 from cerebro_db.models.registry import RegisterRequest, register, set_alias
 from cerebro_db.models.trained import ModelTable
 from cerebro_db.postgres.catalog import Catalog, StoredRun
@@ -33,7 +33,7 @@ from cerebro_db.postgres.relations import find
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.scoring.evaluation import Score, is_alike, scores_on
 from cerebro_db.scoring.prediction_models import LOSS, badness
-from cerebro_db.scoring.raw_rows import RawRows, listed_names, name_of, same_rows
+from cerebro_db.scoring.raw_rows import RawRows, listed_names, same_rows
 
 _ROLE = "validation_table"
 _GONE = (

@@ -8,7 +8,7 @@ from typing import Any
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.models.one_model import architectures_of
-from cerebro_db.postgres.relations import Relation, find
+from cerebro_db.postgres.relations import Relation, find, find_if_there
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import Facts
 from cerebro_db.runs.request import FitRequest
@@ -75,8 +75,7 @@ def _checked(selection: Relation, row: tuple[Any, ...]) -> tuple[int, int, str, 
 
 def _architecture_table(session: Session, selection: Relation) -> Relation:
     summary = selection.name.suffixed("_summary")
-    found = session.run("SELECT pg_catalog.to_regclass(%s)::text", (summary.text,))
-    if found[0][0] is None:
+    if find_if_there(session, summary.text, "model_selection_table") is None:
         raise WrongObjectType(
             f"model_selection_table: {selection.name} has no summary table {summary}",
             hint="cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make both",

@@ -76,12 +76,14 @@ def _check_corrected(one: Configuration, groups: int | None) -> None:
             hint=_KEEP,
         )
     momentum = float(arguments["momentum"])
-    least = 0.0 if groups is None else implicit_momentum(groups)
-    if momentum < least or not momentum:
-        brings = (
-            "above 0" if groups is None else f"from {least:g}, as {groups} groups bring that much"
+    # What the optimizer is told then must be above -1.
+    least = -1.0 if groups is None else implicit_momentum(groups) - 1
+    if momentum <= least or not momentum:
+        brings = "" if groups is None else f", as {groups} groups bring {least + 1:g}"
+        raise InvalidArgument(
+            f"{what} with momentum={momentum:g}; allowed: above {least:g} and not 0{brings}",
+            hint=_KEEP,
         )
-        raise InvalidArgument(f"{what} with momentum={momentum:g}; allowed: {brings}", hint=_KEEP)
     if groups is not None:
         return
     if optimizer.schedule is not None:

@@ -26,7 +26,7 @@ from cerebro_db.decide import callbacks
 from cerebro_db.decide.grouping import Rule, largest_of
 from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
 from cerebro_db.models.architectures import load_architectures
-from cerebro_db.models.fit_checks import check_alike, configuration_named, target_facts
+from cerebro_db.models.fit_checks import check_alike, configuration_named, target_facts, with_counts
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
@@ -182,7 +182,10 @@ def set_up(
         check_alike(packed, validation)
     selection, rows, table = chosen_by(session, request)
     known = load_architectures(session, table, {row.model_id for row in rows})
-    maker = Maker(packed, targets, validation is not None, request.seed or 0)
+    targets = with_counts(session, packed, targets, (row.fit_params for row in rows))
+    maker = Maker(
+        packed, targets, validation is not None, request.seed or 0, tick=lambda: session.tick()
+    )
     configurations = maker.make(rows, known)
     chosen = request.chosen
     check_rounds(chosen, configurations, packed)

@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import cerebro_db
@@ -37,7 +37,7 @@ from cerebro_db.decide.plan import plan
 from cerebro_db.decide.search.recorded import Change, Recorded
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongRunStatus
 from cerebro_db.models.architectures import limits_of
-from cerebro_db.models.fit_checks import target_facts
+from cerebro_db.models.fit_checks import target_facts, with_counts
 from cerebro_db.postgres.catalog import (
     GOING_ON,
     QUEUED,
@@ -225,6 +225,8 @@ def load_setup(
     stored = [one for one, _, _ in catalog.configurations(run.run_id)]
     sql = dialect.training
     search = None if row.search is None else SearchSpec.from_text(row.search)
+    texts = [one.fit_params for one in stored]
+    texts += [] if search is None else [search.space.fit_params_grid]
     chosen = parse_strategy(row.schedule, row.strategy_params)
     setup = RunSetup(
         spec=RunSpec(
@@ -253,9 +255,10 @@ def load_setup(
         selection=row.model_selection_table,
         architectures=row.model_arch_table,
         configurations=tuple(
-            _configuration(one, models[one.model_id], row, added.get(one.mst_key)) for one in stored
+            _configuration(one, models[one.model_id], row, added.get(one.mst_key))
+            for one in _ticking(session, stored)
         ),
-        targets=target_facts(packed),
+        targets=with_counts(session, packed, target_facts(packed), texts),
         threads=row.threads,
         use_caching=row.use_caching,
         replaces=row.warm_start,
@@ -267,6 +270,13 @@ def load_setup(
         strategy_params=row.strategy_params,
     )
     return setup if search is None else replace(setup, probes=probes_of(setup, search))
+
+
+def _ticking(session: Session, stored: Sequence[ConfigurationRow]) -> Iterator[ConfigurationRow]:
+    """Configurations one by one: there may be very many, which takes time."""
+    for one in stored:
+        session.tick()
+        yield one
 
 
 def probes_of(setup: RunSetup, search: SearchSpec) -> tuple[Configuration, ...]:

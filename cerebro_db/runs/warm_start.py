@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cerebro_db.configs.architectures.architecture import fingerprint
+from cerebro_db.configs.encodings import Encoding, Recorded
 from cerebro_db.core.spec import Configuration
 from cerebro_db.errors import (
     InvalidArgument,
@@ -24,6 +25,7 @@ from cerebro_db.models.trained import (
 )
 from cerebro_db.postgres.control import control_session, preparation
 from cerebro_db.postgres.dialects.choice import HERE
+from cerebro_db.postgres.names import shown_literal
 from cerebro_db.postgres.relations import find_if_there
 from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed
 from cerebro_db.postgres.table_kinds import HISTORY_SUFFIX, STATES_SUFFIX
@@ -51,6 +53,7 @@ def check_previous(session: Session, pool: SessionPool, setup: RunSetup) -> None
         return  # no model was trained to the end: all start fresh
     earlier = load_model_table(session, str(setup.output))
     _check_targets(setup, earlier)
+    _check_features(setup, earlier)
     if changed := _changed(session, setup, earlier):
         with control_session(pool, None) as other:
             _check_weights(other, setup, earlier, changed)
@@ -110,8 +113,26 @@ def _check_targets(setup: RunSetup, earlier: ModelTable) -> None:
             raise InvalidArgument(
                 f"source_table: got {setup.packed.relation.name} with {what} {got}; the models of "
                 f"{earlier.relation.name}, from which warm_start := true goes on, have {allowed}",
-                hint="pack it with cerebro.cerebro_pack_validation and the table of the earlier run",
+                hint=f"pack it with encoding_of := {shown_literal(str(earlier.relation.name))}",
             )
+
+
+def _check_features(setup: RunSetup, earlier: ModelTable) -> None:
+    """Refuse features that mean something else, however many they are; other means and scales are taken."""
+    if _meaning(setup.packed.encoding) != _meaning(earlier.encoding):
+        name = earlier.relation.name
+        raise InvalidArgument(
+            f"source_table: {setup.packed.relation.name} has other features than the models of {name}, from which "
+            "warm_start := true goes on, were trained with",
+            hint=f"pack it with encoding_of := {shown_literal(str(name))}",
+        )
+
+
+def _meaning(encoding: Recorded | None) -> object:
+    """What each feature is."""
+    if not isinstance(encoding, Encoding):
+        return encoding
+    return [(one.name, one.method, one.has_missing, one.categories) for one in encoding.columns]
 
 
 _TOLD = ("a target of the kind", "a target of shape", "the class values")

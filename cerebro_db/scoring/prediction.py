@@ -17,11 +17,13 @@ from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.executors.tasks import input_task, target_task
 from cerebro_db.models.architectures import load_architectures
 from cerebro_db.models.registered import named_models
-from cerebro_db.postgres.control import MAX_WORKERS, JobHost, control_session
+from cerebro_db.packing.drift import Observed
+from cerebro_db.postgres.control import MAX_WORKERS, JobHost, control_session, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_prediction import StoredModel
 from cerebro_db.postgres.dialects.prediction_answers import Answer as Answers
 from cerebro_db.postgres.dialects.prediction_answers import Classes, Several, Values
+from cerebro_db.postgres.drift import Drift, record
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_outputs
 from cerebro_db.postgres.relations import Relation, find
@@ -137,8 +139,22 @@ def predict(host: JobHost, request: PredictionRequest) -> QualifiedName:
     """
     with control_session(host.pool, host.search_path) as session:
         work = _work(host, session, request)
-        _job(host, session).run(work)
+        job = _job(host, session)
+        job.run(work)
+        if job.observed is not None:
+            _record(host, session, work, job.observed)
         return work.output
+
+
+def _record(host: JobHost, session: Session, work: Work, observed: Observed) -> None:
+    """Write down, and tell, how far the rows have moved from those that the encoding was computed from."""
+    models = work.asked.models
+    for message in observed.notices(models):
+        host.notice(message)
+    names = str(work.source.table.name), str(work.output)
+    drift = Drift("prediction", host.job_id, models, *names, observed.rows, observed.columns)
+    with transaction(session):
+        record(session, drift)
 
 
 def check(host: JobHost, request: PredictionRequest) -> None:
@@ -230,7 +246,7 @@ def _answer(
 ROLE = "model_arch_table"
 TARGET = "dependent_var"
 # How it was compiled elsewhere is not known; predicting needs to know what the outputs are only.
-_LOSSES = {"float": "mse", "binary": "binary_crossentropy", "class": "categorical_crossentropy"}
+_LOSSES = {"float": "mse", "binary": "BinaryCrossentropy", "class": "CategoricalCrossentropy"}
 
 
 @dataclass(frozen=True)
@@ -250,6 +266,7 @@ class ByomRequest:
     dependent_count: int | None = 1
     num_workers: int | None = None
     replace: bool | None = False
+    from_logits: bool | None = False
 
     @property
     def divisor(self) -> float:
@@ -321,7 +338,8 @@ def _asked(table: Relation, model: Architecture, request: ByomRequest) -> Asked:
     values = tuple(_class_values(*one) for one in zip(given, outputs, strict=True))
     kinds = [_kind(*one) for one in zip(values, outputs, strict=True)]
     first, *more = [_target(*one) for one in zip(values, outputs, strict=True)]
-    losses = [f"'{_LOSSES[kind]}'" for kind in kinds]
+    logits = "(from_logits=True)" if request.from_logits else ""
+    losses = [f"{_LOSSES[kind]}{logits}" if kind != "float" else "'mse'" for kind in kinds]
     targets = replace(first, more=tuple(more))
     task = {
         "mst_key": model.model_id,
@@ -334,6 +352,7 @@ def _asked(table: Relation, model: Architecture, request: ByomRequest) -> Asked:
         "jit": False,
         "steps_per_call": 1,
         "format": "weights",
+        **({} if request.from_logits else {"unsure": request.prediction.wanted.answer.value}),
     }
     stored = StoredModel(table.name, "model_id", "model_weights", chunk=None)
     member = Member(task, stored, model.model_id)

@@ -14,6 +14,7 @@ from cerebro_db.configs.rounding import gathered
 from cerebro_db.errors import CerebroError, DuplicateTable, InvalidState
 from cerebro_db.executors.tasks import worker_task
 from cerebro_db.models.trained import no_state
+from cerebro_db.packing.drift import Observed, observe
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.completeness import check_complete, count_of
 from cerebro_db.postgres.control import (
@@ -23,7 +24,6 @@ from cerebro_db.postgres.control import (
     JobHost,
     gather_made,
     holder_of,
-    lock_key,
     preparation,
     run_each,
     slots,
@@ -33,6 +33,7 @@ from cerebro_db.postgres.dialects.choice import SpreadPrediction
 from cerebro_db.postgres.dialects.greenplum_prediction import Brought
 from cerebro_db.postgres.dialects.postgresql_prediction import UNFINISHED, Piece, Statement
 from cerebro_db.postgres.dialects.prediction_answers import Answer, Several
+from cerebro_db.postgres.leftovers import draft_key, drop_leftovers
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, publish, replaced
 from cerebro_db.postgres.session_settings import as_seen, other_styles
@@ -115,7 +116,8 @@ class Job(ABC):
 
     def __init__(self, host: JobHost, control: Session) -> None:
         self._dialect, self._control = host.dialect, control
-        self._notify = host.notice
+        self._notify, self._looks = host.notice, host.job_id is not None
+        self.observed: Observed | None = None  # of a job, where models have an encoding of columns
 
     def run(self, work: Work) -> None:
         """Make the output, once more from the start where a trainer has ended.
@@ -124,6 +126,7 @@ class Job(ABC):
             InvalidData: a row has no id, or features that are no row of the models.
             ObjectInUse, TooManyConnections: there is no worker for it, or no connection.
         """
+        drop_leftovers(self._control, self._notify)
         self._tell_other_styles(work)
         done_again(lambda: self._run(work), self._notify)
 
@@ -150,6 +153,12 @@ class Job(ABC):
         finally:
             self._control.reset()
 
+    def _look(self, work: Work) -> None:
+        """See how far the rows have moved from those that the encoding was computed from."""
+        encoding = work.asked.encoding
+        if self._looks and isinstance(work.source, Rows) and isinstance(encoding, Encoding):
+            self.observed = observe(self._control, work.source.read(), encoding)
+
     def _read(self, work: Work) -> Work:
         """The same call, of rows that statements can read as the caller's session sees them."""
         return work
@@ -159,6 +168,7 @@ class Job(ABC):
             self._create(work)
             self._publish(work)
             return
+        self._look(work)
         if isinstance(work.source, Rows):
             counted = self._tell_repeated(work.source)
         else:
@@ -205,7 +215,7 @@ class Job(ABC):
             session: drops what is left there of a call whose process was killed.
         """
         build = work.outputs.unfinished()
-        key = lock_key(build.text)
+        key = draft_key(build)
         if not self._control.run(self._dialect.prediction.try_lock, (key,))[0][0]:
             raise DuplicateTable(
                 f"output_table: {work.output} is being made by another session, "
@@ -302,8 +312,8 @@ class PredictionJob(Job):
         build, source = work.outputs.unfinished(), work.source.sql
         self._reserve(work, others[0])
         create = self._sql.create(build, source, work.answer.columns, unfinished=True)
-        others[0].run(create)
         try:
+            others[0].run(create)
             snapshot = self._control.run(self._sql.export)[0][0]
             run_each(others, (self._sql.follow, (snapshot,)))
             self._insert([self._control, *others], work, build, pieces, counted)

@@ -14,6 +14,7 @@ from cerebro_db.configs.grids.outputs import OutputSpec, first_metric
 from cerebro_db.configs.names import is_custom
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.tasks import input_task
+from cerebro_db.models.registered import name_of
 from cerebro_db.models.trained import ModelTable, load_models, recipe
 from cerebro_db.postgres.control import transaction
 from cerebro_db.postgres.dialects.postgresql_prediction import StoredModel
@@ -106,6 +107,7 @@ class Asked:
         divisor: the features are divided by it.
         encoding: how columns or images become features; None where rows have an array.
         class_kinds: as of a table of models.
+        models: name by which they are found.
     """
 
     members: tuple[Member, ...]
@@ -116,6 +118,7 @@ class Asked:
     divisor: float
     encoding: Recorded | None = field(default=None, kw_only=True)
     class_kinds: tuple[str | None, ...] = field(default=(), kw_only=True)
+    models: str = field(default="", kw_only=True)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -154,6 +157,7 @@ def models_of_table(session: Session, table: ModelTable, keys: Sequence[int]) ->
         divisor=table.normalizing_const,
         encoding=table.encoding,
         class_kinds=table.class_kinds,
+        models=name_of(table),
     )
 
 

@@ -17,6 +17,7 @@ from cerebro_db.postgres.completeness import scanned_elsewhere
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.dialects.postgresql_prediction import PackedSource, RowSource
+from cerebro_db.postgres.drift import Read
 from cerebro_db.postgres.names import quote
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import Column, Relation, column, find
@@ -26,6 +27,7 @@ from cerebro_db.scoring.prediction_models import Asked
 from cerebro_db.training.buffers import wire_bytes
 
 ROLE = "test_table"
+_RAW = "give the raw rows as test_table, or pack them with cerebro.cerebro_pack_validation and the training table"
 _TAKEN = ("class_name", "class_value", "prob", "rank", "estimated")
 _FLOAT_BYTES = 4
 _COMPOSITE = "C"
@@ -63,6 +65,10 @@ class Rows:
         """Name of the column of which a worker has reported a value, by its place in a row."""
         encoding = self.features[0].encoding
         return encoding.column_of(place).name if isinstance(encoding, Encoding) else name
+
+    def read(self) -> Read:
+        """The rows, to be looked at."""
+        return Read(self.sql.rows, "t", self.sql.addressed and not self.sql.seen)
 
     def row_bytes(self, asked: Asked) -> int:
         """Bytes of a row on its way to a worker."""
@@ -247,12 +253,12 @@ def _buffers(
         raise InvalidArgument(
             f"{ROLE}: {name} was packed with the normalizing constant {packed.normalizing_const}; "
             f"allowed: {asked.divisor}, as the model was trained with",
-            hint="pack it with cerebro.cerebro_pack_validation",
+            hint=_RAW,
         )
     if packed.encoding != asked.encoding:
         raise InvalidArgument(
             f"{ROLE}: {name} was packed with another encoding than what the model was trained on",
-            hint="pack it with cerebro.cerebro_pack_validation",
+            hint=_RAW,
         )
     columns = ((one.name, _FLOAT_BYTES * math.prod(one.shape)) for one in packed.inputs)
     return Buffers(PackedSource(name, tuple(columns)), packed.relation, rows=packed.rows)

@@ -11,7 +11,7 @@ from cerebro_db.configs.encodings import Encoding
 from cerebro_db.configs.images import OnError
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import CerebroError, InvalidArgument
-from cerebro_db.models.registered import RegisteredModel
+from cerebro_db.models.registered import name_of
 from cerebro_db.models.trained import ModelTable
 from cerebro_db.packing import pack as packing
 from cerebro_db.packing.columns import names_in
@@ -21,7 +21,7 @@ from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import Relation, column
 from cerebro_db.postgres.scratch import scratch_tables
-from cerebro_db.postgres.session_settings import as_seen
+from cerebro_db.postgres.session_settings import as_seen, is_seen, isolation
 from cerebro_db.postgres.sessions import Session
 
 # The row of a copy has no address that a user could look up.
@@ -132,11 +132,6 @@ def same_rows(
         yield found
 
 
-def name_of(models: ModelTable) -> str:
-    """Name by which models are found: that of a registered one has its owner and version."""
-    return models.full_name if isinstance(models, RegisteredModel) else str(models.relation.name)
-
-
 def _copied(
     host: JobHost,
     control: Session,
@@ -150,7 +145,9 @@ def _copied(
     query = f"TABLE {copy.sql} AS SELECT {listed} FROM {rows.table.name.sql}"
     is_spread = host.dialect.packing.spread is not None
     text = f"CREATE {query} DISTRIBUTED RANDOMLY" if is_spread else f"CREATE UNLOGGED {query}"
-    control.run(as_seen(control, text))
+    is_seen(control, rows.table)  # or refused
+    begin = f"BEGIN ISOLATION LEVEL {isolation(control)}"
+    control.run(f"{begin}; {as_seen(control, text)}; COMMIT")
     columns = tuple(one for one in rows.table.columns if one.name in names)
     return replace(rows.table, name=copy, columns=columns)
 

@@ -17,6 +17,7 @@ from cerebro_db.errors import (
     RunInterrupted,
     Unexpected,
 )
+from cerebro_db.postgres import drift
 from cerebro_db.postgres.catalog import GOING_ON, QUEUED, Catalog
 from cerebro_db.postgres.control import control_session, lock, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
@@ -300,6 +301,8 @@ class JobDriver:
                 with suppress(CerebroError), transaction(control):  # somebody is at it
                     lifecycle.drop_run(control, self._dialect, run_id)
                     removed.append(run_id)
+            with suppress(CerebroError), transaction(control):
+                drift.forget(control)
         if removed:
             self.told(f"runs that are forgotten: {', '.join(map(str, removed))}")
 

@@ -28,7 +28,7 @@ from cerebro_db.runs.driver import queue_again
 from cerebro_db.runs.promotion import promote_if_better, promotion_of
 from cerebro_db.runs.request import Limits
 from cerebro_db.server.caller import refuse_read_only
-from cerebro_db.server.declarations import ATTENDED, CHANGES
+from cerebro_db.server.declarations import ATTENDED, Scheduled
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.host import Host, reached_as
 from cerebro_db.server.job_calls import RESUME, check_calls, function_of, resume_limits
@@ -254,7 +254,7 @@ def _end_waiting(session: Session, job_id: int) -> None:
 
 
 # -- promotion -------------------------------------------------------------------
-@entry_of("cerebro_promote_if_better", CHANGES)
+@entry_of("cerebro_promote_if_better", Scheduled(reads=("validation_table",)))
 def promote(
     plpy: Any,
     gd: dict[str, Any],

@@ -20,6 +20,7 @@ from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.declarations import CHANGES, READS, Scheduled
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.host import Host
+from cerebro_db.server.joined import take_joined
 from cerebro_db.server.limits import bind
 from cerebro_db.server.settings import require_administrator, settings_of
 from cerebro_db.training.environment import configure_once
@@ -98,8 +99,14 @@ def _select(plpy: Any, request: GridRequest | ListRequest) -> None:
 
 
 @entry
-def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, model_weights: bytes | None) -> str:
-    """Build a model within the limits of the database and tell its size, work and shapes as JSON."""
+def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, weights: int | None) -> str:
+    """Build a model within the limits of the database and tell its size, work and shapes as JSON.
+
+    Args:
+        model_arch: its JSON.
+        weights: token under which they were joined in this session; None for none.
+    """
+    model_weights = None if weights is None else take_joined(gd, weights)
     settings = settings_of(plpy)
     limits = ArchitectureLimits.of(settings)
     memory = bind(settings, connects=plpy.asks_nothing)

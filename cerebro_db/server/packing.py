@@ -9,7 +9,7 @@ from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.packing import encoding_rows, splitting
 from cerebro_db.packing import pack as packing
-from cerebro_db.packing.encoding_plan import EncodingRequest
+from cerebro_db.packing.encoding_plan import DEFAULT_COVERAGE, EncodingRequest
 from cerebro_db.packing.request import ImageRequest, PackRequest
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.declarations import Scheduled
@@ -50,10 +50,13 @@ def pack_columns(
     max_categories: int | None,
     encodings: str | None,
     excluded: str | None,
+    min_coverage: float | None = DEFAULT_COVERAGE,
     **given: Any,
 ) -> None:
     """Pack columns of mixed types for training."""
-    encoding = EncodingRequest(numbers, categories, max_categories, encodings, excluded)
+    encoding = EncodingRequest(
+        numbers, categories, max_categories, encodings, excluded, min_coverage
+    )
     _pack(plpy, gd, encoding=encoding, **given)
 
 

@@ -86,7 +86,7 @@ def array(
     max_pixels: int | None,
 ) -> bytes | None:
     """An image as the server's array_send() would write it; None for NULL."""
-    return _of_image(plpy, images.image_wire, data, _image(shape, format, max_pixels))
+    return _of_image(plpy, images.image_wire, data, _image(plpy, shape, format, max_pixels))
 
 
 @entry
@@ -99,7 +99,7 @@ def fault(
     max_pixels: int | None,
 ) -> str | None:
     """Fault of an image; None for NULL."""
-    return _of_image(plpy, images.image_fault, data, _image(shape, format, max_pixels))
+    return _of_image(plpy, images.image_fault, data, _image(plpy, shape, format, max_pixels))
 
 
 @entry_of("cerebro_image_array", READS)
@@ -142,10 +142,17 @@ _limit = _Limit()
 
 
 def _image(
-    shape: list[int | None] | None, format: str | None, max_pixels: int | None
+    plpy: Any, shape: list[int | None] | None, format: str | None, max_pixels: int | None
 ) -> ImageEncoding:
+    """The encoding of an image, whose bound is the setting's where the caller gives more.
+
+    A process of a segment cannot ask for the setting.
+    """
     image = image_encoding("data", format, shape)
-    return replace(image, max_pixels=checked("max_pixels", max_pixels, 1, MAX_PIXELS))
+    most = checked("max_pixels", max_pixels, 1, MAX_PIXELS)
+    if plpy.segment is None and image.format is ImageFormat.ENCODED:
+        most = min(most, _limit.pixels(plpy))
+    return replace(image, max_pixels=most)
 
 
 def _of_image(

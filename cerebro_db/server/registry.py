@@ -14,8 +14,8 @@ from cerebro_db.server.computing import Tick, computing
 from cerebro_db.server.declarations import CHANGES, READS
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.host import Host
+from cerebro_db.server.joined import take_joined
 from cerebro_db.server.memory import recall
-from cerebro_db.server.training import take_joined
 
 
 @entry_of("cerebro_register_model", CHANGES)

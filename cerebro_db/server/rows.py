@@ -18,7 +18,7 @@ from cerebro_db.models.trained import ROLE
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import control_session
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.relations import CallerPath, require_text, spellings
+from cerebro_db.postgres.relations import CallerPath, find_if_there, require_text, spellings
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
 from cerebro_db.postgres.times import Styles
@@ -251,6 +251,8 @@ class _Table:
         """The table of this number."""
         row = plpy.execute(plpy.prepare(_NAME, [OID]), [oid])[0]
         states = QualifiedName(row["schema"], row["name"]).suffixed(STATES_SUFFIX)
+        with caller_session(plpy) as session:  # before anything of it is read
+            find_if_there(session, states.text, ROLE)
         sql = _VERSION.format(states.text)
         return cls(
             oid,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from cerebro_db.errors import InvalidArgument, InvalidData, RunFailed
 from cerebro_db.server.computing import Tick, compute, computing
 from cerebro_db.server.entry import entry
+from cerebro_db.server.joined import take_joined
 from cerebro_db.server.memory import WorkerMemory, recall
-from cerebro_db.server.training import PREPARE, checked, prepared, take_joined
+from cerebro_db.server.training import PREPARE, checked, prepared
 from cerebro_db.training.buffers import decode_features, decode_targets, parse_bytes
 from cerebro_db.training.fields import Fields
 

@@ -13,6 +13,8 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, OutOfMemory, concerns_all
 from cerebro_db.server.computing import Tick, as_ours, compute, computing
 from cerebro_db.server.entry import entry
+from cerebro_db.server.joined import join_state as join_state
+from cerebro_db.server.joined import take_joined
 from cerebro_db.server.memory import (
     WorkerMemory,
     network_known,
@@ -378,41 +380,8 @@ def _chunks(state: bytes, size: int) -> Iterator[tuple[int, bytes]]:
         yield number, bytes(view[start : start + size])
 
 
-_KEY = "cerebro.joined"
 # The largest value of the server, less a little for its header.
 _MAX_VALUE_BYTES = 2**30 - 2**10
-
-
-class _Joined:
-    """The chunks of the one state that is joined at present."""
-
-    def __init__(self) -> None:
-        self.token = 0
-        self.chunks: list[bytes] = []
-
-
-@entry
-def join_state(plpy: Any, gd: dict[str, Any], token: int | None, state: bytes | None) -> int:
-    """Take a chunk; the first one forgets whatever was joined before."""
-    joined: _Joined = gd.setdefault(_KEY, _Joined())
-    if token is None:
-        joined.token += 1
-        joined.chunks = []
-    elif token != joined.token:
-        raise InvalidState(f"got the token {token} where a state of token {joined.token} is joined")
-    if state is None:
-        raise InvalidState("got NULL for a chunk of a state")
-    joined.chunks.append(state)
-    return joined.token
-
-
-def take_joined(gd: dict[str, Any], token: int | None) -> bytes:
-    """The bytes of a joined state, which is forgotten."""
-    joined: _Joined = gd.get(_KEY, _Joined())
-    if token is None or token != joined.token or not joined.chunks:
-        raise InvalidState(f"got the token {token}; there is no state of that token")
-    chunks, joined.chunks = joined.chunks, []
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 @entry

@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any, BinaryIO
 
 from cerebro_db import server, training
-from cerebro_db.relay.keepers import FORK_HINT
+from cerebro_db.relay.keepers import DRIVER_SECONDS, FORK_HINT
 from cerebro_db.relay.machine import cores
 from cerebro_db.relay.wire import TRAINER, Closed, exactly, is_ours, received, send
 from cerebro_db.trainers.child import MESSAGE_BYTES, harmless, live
@@ -125,6 +125,9 @@ class Keeper:
         if "postmortem" in hello:
             send(caller, {"ended": self._postmortem(int(hello["postmortem"]))})
             return
+        if "end" in hello:
+            send(caller, {"ended": self._end(int(hello["end"]))})
+            return
         owner, like = tuple(hello["owner"]), hello.get("like")
         self._reap()  # who has died meanwhile is nobody to hand over to
         child = self._idle_child(owner, like)
@@ -193,6 +196,13 @@ class Keeper:
             time.sleep(0.01)
         return self._ended.get(pid)
 
+    def _end(self, pid: int) -> str | None:
+        """Kill a child that works for a caller; how it ended."""
+        child = self._children.get(pid)
+        if child is not None and child.caller is not None:
+            self._dismiss(child)
+        return self._postmortem(pid)
+
     # -- children ----------------------------------------------------------------
     def _hear(self, child: Child) -> None:
         """A child has no more to do for its caller, or has ended."""
@@ -231,7 +241,7 @@ class Keeper:
         for child in self._children.values():
             if child.caller is not None and child.caller.fileno() in gone:
                 self._hangups.unregister(child.caller)
-                settle = SETTLE_SECONDS if self._kind == TRAINER else 60 * SETTLE_SECONDS
+                settle = SETTLE_SECONDS if self._kind == TRAINER else DRIVER_SECONDS
                 child.deadline = time.monotonic() + settle
 
     def _end_late(self) -> None:

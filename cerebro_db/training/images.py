@@ -19,6 +19,8 @@ from cerebro_db.training.buffers import to_float32, to_wire
 Tick = Callable[[], None]
 
 _FORMATS = ("JPEG", "PNG")
+# Where a PNG says how many bits a value has.
+_DEPTH_AT = 24
 # Of a PNG so many bytes are decoded at a time; they may be a thousand times as many pixels.
 _BLOCK_BYTES = 1024
 # Each scan of a JPEG decodes all pixels once more, and hears no tick. Programs write about ten.
@@ -121,13 +123,15 @@ def _decoded(data: bytes, image: ImageEncoding, tick: Tick) -> NDArray[np.uint8]
             warnings.simplefilter("ignore")  # of large images, which are refused here
             with pillow.open(_Watched(data, tick), formats=_FORMATS) as opened:
                 _check_size(opened.size, image.max_pixels)
+                depth = 8
                 if opened.format == "PNG":
                     opened.decodermaxblock = _BLOCK_BYTES
+                    depth = data[_DEPTH_AT]
                 else:
                     _check_scans(data, tick)
                 opened.load()
                 tick()
-                return _resized(pillow, opened, image.shape, tick)
+                return _resized(pillow, opened, image.shape, depth, tick)
     except CerebroError:
         raise
     except Exception as error:  # what a damaged image raises is of any kind
@@ -165,9 +169,36 @@ def _check_scans(data: bytes, tick: Tick) -> None:
         found = _MARKER.search(data, place)
 
 
-def _resized(pillow: Any, opened: Any, shape: tuple[int, ...], tick: Tick) -> NDArray[np.uint8]:
-    if opened.mode.startswith("I"):  # 16 bits a value
-        opened = pillow.fromarray((np.asarray(opened) >> 8).clip(0, 255).astype(np.uint8))
+def _of_eight_bits(pillow: Any, opened: Any, depth: int) -> Any:
+    """An image of 8 bits a value, with the color that a PNG names as transparent.
+
+    Pillow compares that color, in the bits of the file, with values that it has scaled to 8 bits already.
+
+    Args:
+        pillow: its module of images.
+        opened: the image; is changed.
+        depth: bits of a value in the file.
+    """
+    clear = opened.info.get("transparency")
+    if opened.mode.startswith("I"):  # grey, of 16 bits
+        values = np.asarray(opened)
+        grey = (values >> 8).clip(0, 255).astype(np.uint8)
+        if not isinstance(clear, int):
+            return pillow.fromarray(grey)
+        opacity = np.where(values == clear, 0, 255).astype(np.uint8)
+        return pillow.merge("LA", [pillow.fromarray(part) for part in (grey, opacity)])
+    if opened.mode == "L" and isinstance(clear, int) and depth < 8:
+        opened.info["transparency"] = clear * 255 // (2**depth - 1)
+    if opened.mode == "RGB" and isinstance(clear, tuple) and depth > 8:
+        # The lower bits of the pixels are not there any more.
+        opened.info["transparency"] = tuple(value >> 8 for value in clear)
+    return opened
+
+
+def _resized(
+    pillow: Any, opened: Any, shape: tuple[int, ...], depth: int, tick: Tick
+) -> NDArray[np.uint8]:
+    opened = _of_eight_bits(pillow, opened, depth)
     converted = opened.convert(_MODES[shape[2] if len(shape) == 3 else 1])
     tick()
     if converted.size != (shape[1], shape[0]):

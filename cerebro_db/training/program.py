@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from cerebro_db.configs.grids.outputs import OutputSpec, output_names, outputs_of
-from cerebro_db.configs.grids.parameters import CompileParams, FitParams
+from cerebro_db.configs.grids.parameters import BALANCED, CompileParams, FitParams
 from cerebro_db.errors import InvalidState
 from cerebro_db.training.architectures import models
 from cerebro_db.training.architectures.naming import (
@@ -100,7 +100,6 @@ class Program:
         self._targets = recipe.targets
         params = recipe.compile_params
         self.model = self._build(recipe, 0)
-        models.check_trains(self.model)
         self._penalty = models.Penalty()
         self._penalty.attach(self.model, params)
         inner = models.make_optimizer(params.optimizer, self.model, recipe.architecture)
@@ -131,7 +130,7 @@ class Program:
             self._scalars[name].assign(number)
         self._penalty.assign(params)
         if self._class_weights is not None:
-            self._class_weights.assign(_class_weight_vector(fit, self._targets.num_classes))
+            self._class_weights.assign(_class_weight_vector(fit, self._targets))
         self._prepared = (params, fit)
 
     def initial_state(self, recipe: Recipe, seed: int, weights: bytes | None) -> State:
@@ -267,8 +266,8 @@ class Program:
 
     @functools.cached_property
     def gradient_size(self) -> int:
-        """Numbers of all gradients."""
-        return sum(math.prod(weight.shape) for weight in self.model.trainable_weights)
+        """Numbers of all gradients; one, a zero, where nothing trains."""
+        return max(1, sum(math.prod(weight.shape) for weight in self.model.trainable_weights))
 
     @functools.cached_property
     def untrained(self) -> Mapping[str, int]:
@@ -363,9 +362,14 @@ class Program:
     def _step(self, features: Any, *data: Any) -> Any:
         """One step of SGD, as ``keras.Model.train_step`` does it, without the metrics."""
         loss, gradients = self._loss_and_gradients(features, *data)
-        weights = self.model.trainable_weights
-        self.model.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+        self._apply(gradients)
         return loss
+
+    def _apply(self, gradients: list[Any]) -> None:
+        """Has the optimizer take a step; of a model that is frozen there is none, as in Keras."""
+        weights = self.model.trainable_weights
+        if weights:
+            self.model.optimizer.apply_gradients(zip(gradients, weights, strict=True))
 
     def _loss_and_gradients(self, features: Any, *data: Any) -> tuple[Any, list[Any]]:
         """The loss of a batch, and its gradients, scaled as the optimizer wants them."""
@@ -409,17 +413,17 @@ class Program:
             else tf.reshape(tf.cast(tf.convert_to_tensor(gradient), tf.float32), (-1,))
             for gradient, weight in zip(gradients, self.model.trainable_weights, strict=True)
         ]
-        return loss, tf.concat(flat, 0)
+        return loss, _joined(flat)
 
     def _trace_step_by(self, flat: Any) -> Any:
-        weights = self.model.trainable_weights
-        gradients = self._apart(flat)
-        self.model.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+        self._apply(self._apart(flat))
         return tf.constant(0)
 
     def _apart(self, flat: Any) -> list[Any]:
         """Parts of a flat array, in the shapes and types of the weights that are trained."""
         weights = self.model.trainable_weights
+        if not weights:
+            return []
         parts = tf.split(flat, [math.prod(weight.shape) for weight in weights])
         return [
             tf.cast(tf.reshape(part, weight.shape), weight.dtype)
@@ -450,14 +454,12 @@ class Program:
 
     def _trace_weights(self) -> Any:
         weights = self.model.trainable_weights
-        return tf.concat(
-            [tf.reshape(tf.cast(weight.value, tf.float32), (-1,)) for weight in weights], 0
-        )
+        return _joined([tf.reshape(tf.cast(weight.value, tf.float32), (-1,)) for weight in weights])
 
     def _make_class_weights(self, fit: FitParams) -> Any:
         if fit.class_weight is None:
             return None
-        vector = _class_weight_vector(fit, self._targets.num_classes)
+        vector = _class_weight_vector(fit, self._targets)
         return tf.Variable(vector, trainable=False)
 
 
@@ -473,6 +475,11 @@ def _fresh(name: str, array: np.ndarray) -> np.ndarray:
     if array.size and (array == first).all():
         return np.broadcast_to(first[0].copy(), array.shape)
     return array.copy()
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Flat arrays one after another; a zero where there is none."""
+    return tf.concat(parts, 0) if parts else tf.zeros((1,), tf.float32)
 
 
 def _rows(tensor: Any, start: Any, size: int) -> Any:
@@ -501,8 +508,10 @@ def _padded(rows: np.ndarray, count: int) -> np.ndarray:
     return padded
 
 
-def _class_weight_vector(fit: FitParams, num_classes: int) -> np.ndarray:
-    vector = np.ones(num_classes, np.float32)
+def _class_weight_vector(fit: FitParams, targets: TargetFacts) -> np.ndarray:
+    if fit.class_weight == BALANCED:
+        return np.asarray(targets.balanced, np.float32)
+    vector = np.ones(targets.num_classes, np.float32)
     for class_id, weight in fit.class_weight or ():
         vector[class_id] = weight
     return vector

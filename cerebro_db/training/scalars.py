@@ -135,6 +135,8 @@ def _needs_constants(optimizer: Any) -> bool:
     It changes the order of sums in which constants are.
     """
     centered = bool(getattr(optimizer, "centered", False))
+    if isinstance(getattr(optimizer, "momentum", None), models.NegativeMomentum):
+        return False  # Keras takes none such for a constant
     return centered or type(optimizer).__name__ in _WITH_CONSTANTS
 
 

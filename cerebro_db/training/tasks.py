@@ -336,7 +336,11 @@ def _target(task: Fields) -> TargetFacts:
     classes = task.integer("num_classes", 0, 2**31 - 1)
     shape = task.integers("shape", 1, 2**31 - 1, most=_MAX_DIMENSIONS)
     facts = TargetFacts(kind, classes, shape, task.flag("weighted", False))
-    return replace(facts, values=_values(task, classes)) if task.has("values") else facts
+    if task.has("values"):
+        facts = replace(facts, values=_values(task, classes))
+    if task.has("counts"):
+        facts = replace(facts, counts=task.integers("counts", 0, 2**62, most=classes))
+    return facts
 
 
 def _values(task: Fields, classes: int) -> tuple[str | None, ...]:

@@ -366,6 +366,51 @@ SELECT v.name, v.version, v.mst_key, v.aliases, v.registered
 """
 
 
+class Drifted(NamedTuple):
+    """A column of rows that were encoded by an earlier encoding, as ``cerebro.drift`` has it.
+
+    Attributes:
+        missing, unseen: shares of the rows.
+        trained_missing, trained_unseen: the same in the training rows; None where that is not known.
+        psi: of numbers; None where it is not known.
+    """
+
+    kind: str
+    recorded: datetime
+    encoding_of: str
+    source_table: str
+    output_table: str
+    rows: int
+    column: str
+    missing: float | None
+    trained_missing: float | None
+    unseen: float | None
+    trained_unseen: float | None
+    psi: float | None
+
+
+def drift(source: Source, facts: RunFacts) -> list[Drifted]:
+    """How far the rows of the packed tables of a run, and those that its models predicted for, had moved.
+
+    Of each table that was made that is the last time.
+    """
+    tables = [name for name in (facts.source_table, facts.validation_table) if name is not None]
+    rows = source.run(_DRIFT, (tables, facts.model_output_table, MOST_DRIFT))
+    return [Drifted(*row) for row in rows]
+
+
+MOST_DRIFT = 2000
+_DRIFT = """
+SELECT d.kind, d.recorded, d.encoding_of, d.source_table, d.output_table, d.num_rows, d.column_name::text,
+       d.missing, d.trained_missing, d.unseen, d.trained_unseen, d.psi
+  FROM cerebro.drift d
+  JOIN (SELECT max(n.drift_id) AS drift_id FROM cerebro.drift n
+         WHERE n.output_table = ANY (%s::text[]) OR n.encoding_of = %s
+         GROUP BY n.kind, n.encoding_of, n.output_table) l ON l.drift_id = d.drift_id
+ ORDER BY d.drift_id, d.psi DESC NULLS LAST, d.unseen DESC, d.column_name LIMIT %s
+"""
+
+
 def goal_of(source: Source, run_id: int) -> str:
     """By which configurations of a run are ranked: ``max`` or ``min`` of the first metric, or ``loss``."""
     rows = source.run(

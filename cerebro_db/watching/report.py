@@ -58,6 +58,7 @@ class RunReport:
     parameters: Sequence[Mapping[str, Value]] = field(default_factory=list)
     times: Mapping[int, tuple[float, float, float]] = field(default_factory=dict)
     importances: Sequence[Importance] | None = None
+    drift: Sequence[reading.Drifted] = ()
 
     @functools.cached_property
     def names(self) -> list[str]:
@@ -100,6 +101,7 @@ def read(source: Source, run_id: int | None, with_curves: bool = True) -> RunRep
         [hyperparameters(one.compile_params, one.fit_params, one.model_id) for one in board],
         reading.worker_times(source, facts.run_id),
         None if facts.search is None else _told_importances(source, facts.run_id),
+        reading.drift(source, facts),
     )
 
 

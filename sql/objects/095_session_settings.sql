@@ -64,3 +64,45 @@ END
 $$;
 COMMENT ON FUNCTION cerebro._is_seen(oid) IS
 'Internal: whether what is read of a relation depends on the session that reads it: a view, a foreign or partitioned table, or one with policies.';
+
+-- Looks into views below views, policies, and functions that these name.
+CREATE OR REPLACE FUNCTION cerebro._asks_session_user(relation oid) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    below oid[];
+    found boolean;
+BEGIN
+    WITH RECURSIVE read(relation) AS (
+        SELECT $1
+         UNION
+        SELECT d.refobjid FROM read r
+          JOIN pg_rewrite w ON w.ev_class = r.relation
+          JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
+         WHERE d.refclassid = 'pg_class'::regclass)
+    SELECT array_agg(r.relation) INTO below FROM read r;
+    SELECT bool_or(pg_get_viewdef(c.oid) ~* '\m(session_user|system_user)\M') INTO found
+      FROM pg_class c WHERE c.oid = ANY (below) AND c.relkind = 'v';
+    IF found THEN
+        RETURN true;
+    END IF;
+    SELECT bool_or(p.prosrc ~* '\m(session_user|system_user)\M') INTO found
+      FROM pg_depend d
+      JOIN pg_proc p ON p.oid = d.refobjid AND p.oid >= 16384
+     WHERE d.refclassid = 'pg_proc'::regclass
+       AND (d.classid = 'pg_rewrite'::regclass AND d.objid IN (SELECT w.oid FROM pg_rewrite w WHERE w.ev_class = ANY (below))
+         OR d.classid = to_regclass('pg_catalog.pg_policy')
+            AND EXISTS (SELECT 1 FROM pg_depend o WHERE o.classid = d.classid AND o.objid = d.objid
+                           AND o.refclassid = 'pg_class'::regclass AND o.refobjid = ANY (below)));
+    IF found THEN
+        RETURN true;
+    END IF;
+    IF to_regclass('pg_catalog.pg_policy') IS NOT NULL THEN
+        EXECUTE $policies$SELECT bool_or(pg_get_expr(p.polqual, p.polrelid) ~* '\m(session_user|system_user)\M')
+                            FROM pg_policy p WHERE p.polrelid = ANY ($1)$policies$
+           INTO found USING below;
+    END IF;
+    RETURN coalesce(found, false);
+END
+$$;
+COMMENT ON FUNCTION cerebro._asks_session_user(oid) IS
+'Internal: whether a view or a policy shows rows by the role that has logged in.';

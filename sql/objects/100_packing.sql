@@ -124,12 +124,13 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_pack_columns(
     sample_weight text DEFAULT NULL,
     distribution_rules text DEFAULT 'all_segments',
     replace boolean DEFAULT false,
-    encoding_of text DEFAULT NULL
+    encoding_of text DEFAULT NULL,
+    min_coverage double precision DEFAULT 0.5
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_pack_columns') }};
 COMMENT ON FUNCTION cerebro.cerebro_pack_columns(
     text, text, text, text, integer, text, text, integer, json, text, integer, integer, bigint,
-    text, text, boolean, text) IS
-'Packs columns of mixed types for training: numbers, booleans, categories, dates and times become the column features, with an encoding that is computed from the source and recorded. independent_varname: columns separated by commas, or * for all but the dependent variable and those of excluded. numbers: standardize, minmax or none; categories: onehot or integer, for the max_categories most frequent ones of a column; encodings: JSON from columns to methods of their own. encoding_of: a packed table, a table of models or a registered model such as model:name@alias, whose encoding and classes are used instead of new ones. Makes output_table, <output_table>_summary and <output_table>_encoding.';
+    text, text, boolean, text, double precision) IS
+'Packs columns of mixed types for training: numbers, booleans, categories, dates and times become the column features, with an encoding that is computed from the source and recorded. independent_varname: columns separated by commas, or * for all but the dependent variable and those of excluded. numbers: standardize, minmax or none; categories: onehot or integer, for the max_categories most frequent ones of a column; encodings: JSON from columns to methods of their own. encoding_of: a packed table, a table of models or a registered model such as model:name@alias, whose encoding and classes are used instead of new ones. min_coverage: the share of values that the most frequent categories of each column must have, from 0 to 1. Makes output_table, <output_table>_summary and <output_table>_encoding.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_encode(
     source_table text,

@@ -51,10 +51,10 @@ RETURNS void LANGUAGE plpython3u AS {{ udf('_write_events') }};
 COMMENT ON FUNCTION cerebro._write_events(text) IS
 'Internal: writes event files for TensorBoard below the directory that an administrator has named.';
 
-CREATE OR REPLACE FUNCTION cerebro._inspect_model(model_arch text, model_weights bytea)
+CREATE OR REPLACE FUNCTION cerebro._inspect_model(model_arch text, weights bigint)
 RETURNS text LANGUAGE plpython3u AS {{ udf('_inspect_model') }};
-COMMENT ON FUNCTION cerebro._inspect_model(text, bytea) IS
-'Internal: builds a model from its JSON and returns its size, work and shapes.';
+COMMENT ON FUNCTION cerebro._inspect_model(text, bigint) IS
+'Internal: builds a model from its JSON, gives it the weights that were joined under a token, and returns its size, work and shapes.';
 
 CREATE OR REPLACE FUNCTION cerebro._train_step(
     token bigint, kind integer, task text, state bytea, weights bytea,

@@ -144,11 +144,12 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_byom(
     normalizing_const double precision DEFAULT 1.0,
     dependent_count integer DEFAULT 1,
     num_workers integer DEFAULT NULL,
-    replace boolean DEFAULT false
+    replace boolean DEFAULT false,
+    from_logits boolean DEFAULT false
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict_byom') }};
 COMMENT ON FUNCTION cerebro.cerebro_predict_byom(
-    text, integer, text, text, text, text, text, boolean, text[], double precision, integer, integer, boolean) IS
-'Predictions of a model that was trained elsewhere, with the weights that an architecture table has of it, for the rows of a table. Makes the same output_table as cerebro_predict; the target is called dependent_var. class_values: in the order of the outputs, default 0, 1, and so on; a model of one output has two of them, or, with pred_type response, none: its outputs are numbers then. normalizing_const: features are divided by it.';
+    text, integer, text, text, text, text, text, boolean, text[], double precision, integer, integer, boolean, boolean) IS
+'Predictions of a model that was trained elsewhere, with the weights that an architecture table has of it, for the rows of a table. Makes the same output_table as cerebro_predict; the target is called dependent_var. class_values: in the order of the outputs, default 0, 1, and so on; a model of one output has two of them, or, with pred_type response, none: its outputs are numbers then. normalizing_const: features are divided by it. from_logits: the outputs are logits, which become probabilities; outputs that are no probabilities are refused otherwise, unless pred_type is response.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_byom(
     model_arch_table text,
@@ -163,10 +164,11 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_byom(
     normalizing_const double precision DEFAULT 1.0,
     dependent_count integer DEFAULT 1,
     num_workers integer DEFAULT NULL,
-    replace boolean DEFAULT false
+    replace boolean DEFAULT false,
+    from_logits boolean DEFAULT false
 ) RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_predict_byom') }};
 COMMENT ON FUNCTION cerebro.cerebro_predict_byom(
-    text, integer, text, text, text, text, double precision, boolean, text[], double precision, integer, integer, boolean) IS
+    text, integer, text, text, text, text, double precision, boolean, text[], double precision, integer, integer, boolean, boolean) IS
 'The same with a number for pred_type: so many of the best classes, or those of a higher probability.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_drop_outputs(output_table text)

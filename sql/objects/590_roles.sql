@@ -56,14 +56,14 @@ COMMENT ON FUNCTION cerebro._free_number() IS 'Internal: a number for what belon
 CREATE OR REPLACE FUNCTION cerebro._adopt() RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    here oid := 'cerebro.catalog_roles'::regclass;
+    here oid := 'cerebro.catalog_roles'::regclass::oid;
     k record;
     one record;
     holder record;
     number oid;
     changed integer := 0;
 BEGIN
-    IF NOT EXISTS (
+    IF pg_is_in_recovery() OR NOT EXISTS (
         SELECT 1 FROM cerebro.catalog_roles c
           LEFT JOIN pg_roles r ON r.oid = c.role
           LEFT JOIN pg_class m ON m.oid = c.marker
@@ -167,7 +167,7 @@ COMMENT ON FUNCTION cerebro._relation(text) IS 'Internal: the number of a table 
 CREATE OR REPLACE FUNCTION cerebro._know_role(role oid, mark name) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    here oid := 'cerebro.catalog_roles'::regclass;
+    here oid := 'cerebro.catalog_roles'::regclass::oid;
     view_of oid;
 BEGIN
     IF EXISTS (SELECT 1 FROM cerebro.catalog_roles c WHERE c.home <> here) THEN

@@ -16,6 +16,7 @@
        (SELECT l.run_id, l.mst_key, l.dataset, l.epoch, unnest('loss'::text || l.metric_names) AS metric,
                unnest(l.loss || l.metrics) AS value
           FROM (SELECT DISTINCT ON (m.run_id, m.mst_key, m.dataset) m.* FROM cerebro._metrics m
+                 WHERE coalesce(array_ndims(m.metric_names), 1) = 1 AND coalesce(array_ndims(m.metrics), 1) = 1
                  ORDER BY m.run_id, m.mst_key, m.dataset, m.epoch DESC) l)
 {%- endset %}
 {%- set is_place = "((d.detail ->> 'bracket') ~ '^[0-9]{1,9}$' AND (d.detail ->> 'rung') ~ '^[0-9]{1,9}$')" %}

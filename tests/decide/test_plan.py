@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pace import stretched
 
 from cerebro_db.core.spec import Hop
+from cerebro_db.decide import plan as plans
 from cerebro_db.decide.plan import plan_epoch
 from cerebro_db.errors import InvalidArgument
 
@@ -32,6 +33,20 @@ def test_each_configuration_visits_each_partition_once(
         assert sorted(hop.partition_key for hop in own) == sorted(partitions)
         assert [hop.position for hop in own] == list(range(len(partitions)))
         assert {hop.epoch for hop in own} <= {3}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.dictionaries(st.integers(1, 500), st.sampled_from([0.1, 0.3, 1.5, 20.0]), max_size=60),
+    st.integers(1, 5),
+    st.integers(0, 2**40),
+)
+def test_the_plan_of_very_many_is_the_same(
+    costs: dict[int, float], partitions: int, seed: int
+) -> None:
+    usual = plans._Schedule(costs, range(partitions), [seed, 3])
+    large = plans._LargeSchedule(costs, range(partitions), [seed, 3])
+    assert list(large.hops(3)) == list(usual.hops(3))
 
 
 def test_order_of_arguments_does_not_matter() -> None:

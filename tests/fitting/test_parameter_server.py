@@ -146,7 +146,7 @@ def test_the_record_goes_with_its_run(bench: Any, fit: Fit) -> None:
         ({"strategy": "groups", "strategy_params": "momentum=kept"}, "got momentum=kept without groups"),
         ({"strategy": "groups", "strategy_params": "groups=2, probe_steps=5"}, "got probe_steps beside groups=2"),
         ({"strategy": "groups", "strategy_params": "groups=2", "configs": "configs"}, "configuration 1: got Adam; allowed"),
-        ({"strategy": "groups", "strategy_params": "groups=2", "configs": "still"}, "got SGD with momentum=0; allowed: from 0.5"),
+        ({"strategy": "groups", "strategy_params": "groups=2", "configs": "still"}, "got SGD with momentum=0; allowed: above -0.5 and not 0, as 2 groups bring 0.5"),
         ({"strategy": "groups", "configs": "nesterov"}, "got SGD with nesterov=True; allowed"),
         ({"strategy": "groups", "configs": "scheduled"}, "got SGD with a schedule of its learning rate"),
         ({"strategy": "groups", "configs": "plateau"}, "got the callback ReduceLROnPlateau"),

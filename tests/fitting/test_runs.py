@@ -305,27 +305,51 @@ def test_what_cannot_be_computed_fails_before_it_trains(
     )
 
 
-def test_a_model_of_which_nothing_trains_is_refused(bench: Any, fit: Fit) -> None:
-    bench.run("CREATE VIEW thirds AS SELECT x[1:3] AS x, label FROM blobs")
+@pytest.mark.parametrize("strategy", ["hopper", "allreduce"])
+def test_a_model_of_which_nothing_trains_is_scored(
+    bench: Any, fit: Fit, weights: Weights, strategy: str
+) -> None:
+    bench.run("DROP TABLE IF EXISTS frozen_models, frozen_configs, frozen_configs_summary")
     named = model(layer("Dense", units=3, activation="softmax", name="only"))
     bench.run("SELECT cerebro_load_model('frozen_models', %s)", (named,))
     bench.run(
         "SELECT cerebro_load_configs('frozen_models', 'frozen_configs', ARRAY[1], %s, ARRAY[''])",
-        ([f"{ADAM},freeze='*'"],),
+        ([f"{ADAM},freeze='*'", ADAM],),
     )
-    before = bench.value("SELECT max(run_id) FROM cerebro.runs")
-    told = "configuration 1: got a model of which no layer trains; allowed: at least one does"
-    with pytest.raises(psycopg2.errors.InvalidParameterValue, match=told) as caught:
-        fit(configs="frozen_configs")
-    assert caught.value.diag.message_hint == "freeze fewer layers"
-    bench.run(
-        "SELECT cerebro_load_model('frozen_models', %s)", (model(layer("Softmax"), shape=(3,)),)
+    bench.connection.notices.clear()
+    out, run_id = fit(configs="frozen_configs", epochs=2, strategy=strategy)
+    told = "configuration 1: no layer trains, so that training changes nothing"
+    assert any(told in notice for notice in bench.connection.notices)
+    losses = bench.fetch(
+        "SELECT loss FROM cerebro.metrics WHERE run_id = %s AND mst_key = 1 AND dataset = 'training' "
+        "ORDER BY epoch",
+        (run_id,),
     )
-    bench.run("UPDATE frozen_configs SET model_id = 2, compile_params = %s", (ADAM,))
-    bench.run("SELECT cerebro_pack('thirds', 'thirds_packed', 'label', 'x', num_partitions := 2)")
-    with pytest.raises(psycopg2.errors.InvalidParameterValue, match=told):
-        fit("thirds_packed", configs="frozen_configs")
-    assert bench.value("SELECT max(run_id) FROM cerebro.runs") == before
+    assert losses[0] == losses[-1]
+    bench.run(f"SELECT cerebro_evaluate('{out}', 'packed', '{out}_scores')")
+    scored = bench.value(f"SELECT loss FROM {out}_scores WHERE mst_key = 1")
+    assert scored == pytest.approx(losses[0][0])
+    assert len(weights(out)[1]) == 84
+
+
+def test_balanced_classes(bench: Any, fit: Fit, weights: Weights) -> None:
+    bench.run("CREATE VIEW uneven AS SELECT * FROM blobs WHERE label <> 'c' OR id % 4 = 0")
+    bench.run("SELECT cerebro_pack('uneven', 'uneven_packed', 'label', 'x', num_partitions := 2)")
+    counts = dict(bench.fetch("SELECT label, count(*) FROM uneven GROUP BY 1"))
+    total = sum(counts.values())
+    classes = {place: total / (3 * counts[label]) for place, label in enumerate("abc")}
+    assert classes[2] > 2 * classes[0]
+    found = []
+    for place, given in enumerate(("'balanced'", str(classes))):
+        name = f"balanced_{place}"
+        fit_params = [f"batch_size=8,class_weight={given}"]
+        bench.run(
+            "SELECT cerebro_load_configs('models', %s, ARRAY[1], ARRAY[%s], %s)",
+            (name, ADAM, fit_params),
+        )
+        out, _ = fit("uneven_packed", configs=name, epochs=1)
+        found.append(weights(out))
+    assert found[0] == found[1]
 
 
 def test_model_weights_of_the_architecture_are_the_start(

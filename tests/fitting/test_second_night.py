@@ -3,13 +3,18 @@ models of both nights compared on the same raw rows."""
 
 from __future__ import annotations
 
+import json
+import os
 from typing import Any
 
 import pytest
 from psycopg2 import errors
 
+from cerebro_db.postgres.connections import connections_of
 from cerebro_db.postgres.control import lock_key
 from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.watching import reading
+from cerebro_db.watching.report import read, rendered
 from tests.conftest import Sql
 from tests.fitting.conftest import layer, model
 
@@ -166,6 +171,24 @@ def test_a_challenger_of_the_champions_encoding_is_compared_on_packed_rows(shop:
     assert told["fingerprint"] is not None
 
 
+def test_a_warm_start_with_features_of_another_meaning_is_refused(shop: Sql) -> None:
+    """As many features as before, one of which is another city."""
+    make_rows(shop, "wednesday", "Oslo,Bern,Bonn,Riga")
+    packed(shop, "monday", "warm")
+    fitted(shop, "warm", 1)
+    again = "SELECT cerebro_fit_multiple('{}', 'warm_out', 'warm_configs', 1, warm_start := true)"
+    packed(shop, "wednesday", "other_cities")
+    width = "SELECT input_shapes::text FROM {}_summary"
+    assert shop.value(width.format("other_cities")) == shop.value(width.format("warm"))
+    with pytest.raises(
+        errors.InvalidParameterValue, match="other features than the models"
+    ) as refused:
+        shop.run(again.format("other_cities"))
+    assert "encoding_of := 'public.warm_out'" in str(refused.value.diag.message_hint)
+    packed(shop, "wednesday", "same_cities", ", encoding_of := 'warm_out'")
+    shop.run(again.format("same_cities"))
+
+
 def test_rows_to_compare_by_may_be_named(shop: Sql) -> None:
     packed(shop, "tuesday", "named")
     run_id = fitted(shop, "named", 12)
@@ -204,6 +227,168 @@ def test_where_raw_rows_are_gone_the_champion_stays(shop: Sql) -> None:
         shop.run(call, (run_id, MODEL))
     assert "validation_table := " in str(refused.value.diag.message_hint)
     assert shop.value(champion) == before
+
+
+def test_a_prediction_of_a_job_has_drift(shop: Sql) -> None:
+    call = "SELECT cerebro_predict('{}', '{}', 'id', NULL, 'by_job', 'response', replace := true, wait := {})"
+    count = "SELECT count(*) FROM cerebro.drift WHERE kind = 'prediction'"
+    before = shop.value(count)
+    shop.run(call.format(MODEL, "tuesday_test", "true"))
+    assert shop.value(count) == before
+    for source in ("tuesday_test", "tuesday"):
+        job_id = shop.value(call.format(MODEL, source, "false"))
+        assert shop.value("SELECT cerebro_wait_job(%s)", (job_id,)) == "finished"
+        rows = shop.value(f"SELECT count(*) FROM {source}")
+        facts = "SELECT DISTINCT encoding_of, source_table, output_table, num_rows FROM cerebro.drift WHERE job_id = %s"
+        ((name, *others),) = shop.fetch(facts, (job_id,))
+        assert name.endswith(".shop:1")
+        assert others == [f"public.{source}", "public.by_job", rows]
+        drift = "SELECT unseen_rows, missing_rows, psi FROM cerebro.drift WHERE job_id = %s AND column_name = %s"
+        unknown = f"SELECT count(*) FROM {source} WHERE city = 'Bonn'"
+        assert shop.row(drift, (job_id, "city")) == (shop.value(unknown), 0, None)
+        missing = f"SELECT count(*) FROM {source} WHERE spent IS NULL"
+        assert shop.row(drift, (job_id, "spent"))[1] == shop.value(missing)
+        assert 0 <= shop.row(drift, (job_id, "age"))[2] < 0.25
+        log = shop.column("SELECT message FROM cerebro.job_log WHERE job_id = %s", (job_id,))
+        assert any(line and "column 'city': " in line for line in log)
+
+
+def test_a_job_tells_why_nothing_was_promoted(shop: Sql) -> None:
+    """on_success with another encoding, on raw rows that are there, and then are not."""
+    shop.run("CREATE TABLE tonight_rows AS SELECT * FROM tuesday_test")
+    packed(shop, "tuesday", "tonight")
+    shop.run(
+        "SELECT cerebro_pack_validation('tonight_rows', 'tonight_val', 'choice', NULL, 'tonight', replace := true)"
+    )
+    fitted(shop, "tonight", 1)  # makes the configurations
+    fit = {
+        "source_table": "tonight", "model_output_table": "by_schedule", "num_iterations": 12,
+        "model_selection_table": "tonight_configs", "validation_table": "tonight_val", "replace": True,
+    }  # fmt: skip
+    calls = json.dumps({"cerebro_fit_multiple": fit})
+    shop.run(
+        "SELECT cerebro_schedule('tonight', '0 3 * * *', %s, %s, timer := 'crontab')",
+        (calls, MODEL),
+    )
+    found = []
+    for _ in range(2):
+        job_id = shop.value("SELECT cerebro_start_schedule('tonight')")
+        shop.run("SELECT cerebro_wait_job(%s, '300 s')", (job_id,))
+        log = shop.column("SELECT message FROM cerebro.job_log WHERE job_id = %s", (job_id,))
+        status = shop.value("SELECT status FROM cerebro.jobs WHERE job_id = %s", (job_id,))
+        found.append((status, "; ".join(line for line in log if line)))
+        champion = "SELECT version FROM cerebro.registered_versions WHERE name = 'shop' AND 'champion' = ANY (aliases)"
+        if len(found) == 1:
+            assert shop.value(champion) > 1
+            shop.run("SELECT cerebro_set_alias('shop', 'champion', 1); DROP TABLE tonight_rows")
+    assert found[0][0] == "finished"
+    assert "scored on the raw rows of public.tonight_rows" in found[0][1]
+    assert found[1][0] == "failed"
+    assert "the raw rows are needed that it was packed from" in found[1][1]
+    assert shop.value(champion) == 1
+    shop.run("SELECT cerebro_unschedule('tonight')")
+
+
+def test_a_schedule_packs_each_night_with_the_encoding_of_the_champion(shop: Sql) -> None:
+    """The net of the first night fits the rows of each night, whatever categories these have."""
+    columns = {
+        "source_table": "tuesday_train", "output_table": "nightly", "dependent_varname": "choice", "excluded": "id",
+        "independent_varname": "*", "num_partitions": 2, "encoding_of": MODEL, "replace": True,
+    }  # fmt: skip
+    validation = {
+        "source_table": "tuesday_test", "output_table": "nightly_val", "dependent_varname": "choice",
+        "independent_varname": None, "training_table": "nightly", "replace": True,
+    }  # fmt: skip
+    fit = {
+        "source_table": "nightly", "model_output_table": "nightly_out", "num_iterations": 12,
+        "model_selection_table": "monday_p_configs", "validation_table": "nightly_val", "replace": True,
+    }  # fmt: skip
+    predict = {
+        "model_table": MODEL, "test_table": "tuesday_test", "id_col": "id", "independent_varname": None,
+        "output_table": "nightly_answers", "pred_type": "response", "replace": True,
+    }  # fmt: skip
+    calls = {
+        "cerebro_pack_columns": columns, "cerebro_pack_validation": validation, "cerebro_fit_multiple": fit,
+        "cerebro_predict": predict,
+    }  # fmt: skip
+    shop.run(
+        "SELECT cerebro_schedule('each night', '0 3 * * *', %s, %s, timer := 'crontab')",
+        (json.dumps(calls), MODEL),
+    )
+    job_id = shop.value("SELECT cerebro_start_schedule('each night')")
+    assert shop.value("SELECT cerebro_wait_job(%s, '300 s')", (job_id,)) == "finished"
+    champion = "SELECT max(version) FROM cerebro.registered_versions WHERE name = 'shop' AND 'champion' = ANY (aliases)"
+    version = shop.value(champion)
+    assert version > 1
+    told = promotion(shop, version)
+    assert told["validation"]["table"] == "public.nightly_val"
+    kinds = "SELECT DISTINCT kind FROM cerebro.drift WHERE job_id = %s ORDER BY 1"
+    assert shop.column(kinds, (job_id,)) == ["packing", "prediction", "validation"]
+    assert shop.value("SELECT count(*) FROM nightly_answers") == 60
+    shop.run("SELECT cerebro_unschedule('each night')")
+
+
+def test_a_cancelled_evaluation_of_raw_rows_leaves_nothing(shop: Sql) -> None:
+    shop.run(
+        "CREATE VIEW slow AS SELECT t.*, pg_sleep(0.1) IS NULL AS waited FROM tuesday_test t; "
+        "CREATE VIEW slow_rows AS SELECT age, spent, member, city, CASE WHEN waited THEN 'x' ELSE choice END AS choice "
+        "FROM slow"
+    )
+    shop.run("SET statement_timeout = '1500ms'")
+    try:
+        with pytest.raises(errors.QueryCanceled):
+            scores(shop, MODEL, "slow_rows")
+    finally:
+        shop.run("RESET statement_timeout")
+    left = "SELECT count(*) FROM pg_class WHERE relname LIKE 'rows!_%' ESCAPE '!' AND relkind = 'r'"
+    assert shop.value(left) == 0
+
+
+def test_the_encoding_of_a_model_is_for_those_who_may_use_it(shop: Sql, connect: Any) -> None:
+    role = f"second_night_{os.getpid()}"
+    shop.run(
+        f"CREATE ROLE {role} LOGIN IN ROLE cerebro_user; CREATE SCHEMA night AUTHORIZATION {role}"
+    )
+    shop.run(f"GRANT SELECT ON tuesday_train, tuesday_test TO {role}")
+    other = connect(f"{shop.dsn} user={role}")
+    owner = shop.value("SELECT current_user")
+    name = f"model:{owner}.shop:1"
+    pack = (
+        "SELECT cerebro.cerebro_pack_columns('public.tuesday_train', 'night.p', 'choice', '*', excluded := 'id', "
+        f"encoding_of := '{name}')"
+    )
+    score = f"SELECT cerebro.cerebro_evaluate('{name}', 'public.tuesday_test', 'night.s')"
+    try:
+        for call in (pack, score):
+            with pytest.raises(errors.UndefinedObject):
+                other.run(call)
+        shop.run(f"SELECT cerebro_grant_model('shop', '{role}')")
+        other.run(pack)
+        other.run(score)
+        assert other.value("SELECT encoding_of FROM night.p_summary") == name
+        assert other.row("SELECT loss, metric FROM night.s") == scores(shop, MODEL, "tuesday_test")
+        assert other.column("SELECT DISTINCT owner::text FROM cerebro.drift") == [role]
+    finally:
+        other.connection.close()
+        shop.run(f"SELECT cerebro_revoke_model('shop', '{role}')")
+        shop.run(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}")
+
+
+def test_a_report_has_the_drift_of_its_tables(shop: Sql) -> None:
+    packed(shop, "tuesday", "told", f", encoding_of := '{MODEL}'")
+    run_id = fitted(shop, "told", 1)
+    database = connections_of(shop.dsn)
+    facts = reading.run_facts(database, run_id)
+    found = reading.drift(database, facts)
+    assert {(one.kind, one.output_table) for one in found} == {
+        ("packing", "public.told"), ("validation", "public.told_val"),
+    }  # fmt: skip
+    (city,) = [one for one in found if one.kind == "packing" and one.column == "city"]
+    assert city.unseen == pytest.approx(53 / 160, abs=0.01)
+    text = rendered([read(database, run_id, with_curves=False)], None, b"")
+    assert "<h2>Drift</h2>" in text
+    assert "of public.tuesday_train, packing public.told" in text
+    database.close()
 
 
 BAD = {
@@ -272,6 +457,14 @@ def test_images_as_raw_rows(bench: Any) -> None:
         scores(bench, "dots_out", "dots")
     raw = scores(bench, "dots_out", "dots", ", on_error := 'ignore'")
     assert raw == pytest.approx(scores(bench, "dots_out", "dots_p"), rel=1e-6)
+    like = "SELECT cerebro_pack_images('dots', 'dots_q', 'side', 'picture', {}, on_error := 'ignore', encoding_of := 'dots_out', replace := true)"
+    bench.run(like.format("NULL"))
+    shape = "SELECT input_shapes::text, normalizing_const, encoding::text FROM {}_summary"
+    assert bench.row(shape.format("dots_q")) == bench.row(shape.format("dots_p"))
+    with pytest.raises(
+        errors.InvalidParameterValue, match=r"got \[1, 4, 1\], 'raw'; allowed with encoding_of"
+    ):
+        bench.run(like.format("ARRAY[1, 4, 1], 'raw'"))
 
 
 def test_a_vacuum_leaves_the_rows_of_a_call_that_goes_on(shop: Sql, connect: Any) -> None:

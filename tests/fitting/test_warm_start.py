@@ -143,7 +143,7 @@ def test_what_cannot_be_gone_on_from_is_refused(bench: Any, fit: Any) -> None:
     ):
         with pytest.raises(psycopg2.errors.InvalidParameterValue, match=message) as caught:
             fit(packed, configs, 1, out=out, warm_start=True)
-        assert "cerebro_pack_validation" in (caught.value.diag.message_hint or "")
+        assert f"encoding_of := 'public.{out}'" in (caught.value.diag.message_hint or "")
     bench.run(f"DROP TABLE {out}_history; CREATE TABLE {out}_history (mine int)")
     with pytest.raises(psycopg2.errors.WrongObjectType, match="was not made by") as caught:
         fit(epochs=1, out=out, warm_start=True)

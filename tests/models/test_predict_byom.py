@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 
+import numpy as np
 import pytest
 from psycopg2 import errors
 
@@ -181,3 +183,65 @@ def test_bad_calls(strange, arguments):
         strange.fetch(f"SELECT cerebro_predict_byom({arguments})")
     assert caught.match(f"(?s){message}")
     assert strange.tables() == before
+
+
+@pytest.fixture(scope="module")
+def linear(library, network):
+    """Models with weights of which the outputs are no probabilities: of three classes, and of one output."""
+    weights = {
+        7: [[1, -1, 0], [0, 2, 1], [0, 0, 0], [1, 0, -1]],
+        8: [[3], [-2], [0], [1]],
+    }
+    for rows in weights.values():
+        units = len(rows[0])
+        data = np.array([*np.ravel(rows), *[0.5] * units], np.float32).tobytes()
+        values = (network((4,), (units, "linear")), data)
+        library.fetch("SELECT cerebro_load_model('brought', %s, %s)", values)
+    return library, {key: np.array(rows) for key, rows in weights.items()}
+
+
+def outputs_of(db, kernel):
+    rows = np.array([row[0] for row in db.fetch("SELECT x FROM rows ORDER BY id")])
+    return rows @ kernel + 0.5
+
+
+CALL = "'rows', 'id', 'x', 'brought_answers'"
+
+
+@pytest.mark.parametrize("wanted", ["'prob'", "2", "0.5"])
+def test_outputs_that_are_no_probabilities_are_refused(linear, wanted):
+    db, _ = linear
+    db.fetch("DROP TABLE IF EXISTS brought_answers")
+    with pytest.raises(errors.DataException) as caught:
+        db.fetch(f"SELECT cerebro_predict_byom('brought', 7, {CALL}, {wanted})")
+    assert caught.match("no probability; allowed: numbers from 0 to 1 whose sum is 1")
+    assert "from_logits := true" in caught.value.diag.message_hint
+    assert "pred_type := 'response'" in caught.value.diag.message_hint
+
+
+def test_the_class_of_any_outputs(linear):
+    db, kernels = linear
+    rows = asked(db, f"'brought', 7, {CALL}, 'response'")
+    assert [int(row[1]) for row in rows] == outputs_of(db, kernels[7]).argmax(axis=1).tolist()
+    assert all(math.isnan(row[2]) for row in rows)
+
+
+def test_logits(linear):
+    db, kernels = linear
+    rows = asked(db, f"'brought', 7, {CALL}, from_logits := true")
+    found = np.array([row[2] for row in rows]).reshape(-1, 3)
+    powers = np.exp(outputs_of(db, kernels[7]))
+    assert found == pytest.approx(powers / powers.sum(axis=1, keepdims=True), abs=1e-6)
+
+
+def test_logits_of_one_output(linear):
+    db, kernels = linear
+    classes = "class_values := ARRAY['no', 'yes']"
+    logits = outputs_of(db, kernels[8])[:, 0]
+    for wanted in ("'prob'", "'response'"):
+        with pytest.raises(errors.DataException, match="allowed: a number from 0 to 1"):
+            asked(db, f"'brought', 8, {CALL}, {wanted}, {classes}")
+    rows = asked(db, f"'brought', 8, {CALL}, 'response', {classes}, from_logits := true")
+    assert [row[1] == "yes" for row in rows] == (logits > 0).tolist()
+    sure = 1 / (1 + np.exp(-np.abs(logits)))
+    assert [row[2] for row in rows] == pytest.approx(sure, abs=1e-6)

@@ -136,6 +136,15 @@ def test_a_validation_table_has_drift(days):
     assert kinds == [("validation", "public.packed")]
 
 
+def test_of_few_rows_no_shift_is_told(days):
+    days.fetch("CREATE VIEW few AS SELECT * FROM tuesday WHERE id < 199")
+    assert "large shift" not in again(days, "few_p", "few")
+    shift = (
+        "SELECT psi FROM cerebro.drift WHERE output_table = 'public.few_p' AND column_name = 'age'"
+    )
+    assert days.value(shift) > 0.25
+
+
 def test_a_constant_that_changes_is_a_shift(days):
     days.fetch("CREATE TABLE changed AS SELECT *, 1 FROM tuesday; UPDATE changed SET fixed = 6")
     assert "fixed" in again(days, "later", "changed")
@@ -263,3 +272,15 @@ def test_whoever_may_read_the_summary_may_use_the_encoding(days, administrator):
         connection.close()
         days.fetch(f"DROP OWNED BY {name} CASCADE")
         administrator.run(f"DROP ROLE {name}")
+
+
+def test_rows_of_drift_are_bounded(days):
+    insert = (
+        "INSERT INTO cerebro._drift (kind, encoding_of, source_table, output_table, num_rows, column_names, encodings, "
+        "missing, unseen, trained_missing, trained_unseen, shifts) "
+        "VALUES ('packing', 'a', 'b', 'c', 1, ARRAY[%s], ARRAY['none'], {}, '{{0}}', '{{0}}', '{{0}}', '{{0}}')"
+    )
+    with pytest.raises(errors.ProgramLimitExceeded, match="more than 1000000 characters"):
+        days.fetch(insert.format("'{0}'"), ("x" * 1_000_001,))
+    with pytest.raises(errors.CheckViolation):
+        days.fetch(insert.format("'{0, 0}'"), ("x",))

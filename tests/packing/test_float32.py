@@ -6,7 +6,7 @@ import numpy as np
 import psycopg2
 import pytest
 
-from cerebro_db.errors import InvalidData
+from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.training import buffers
 
 WHOLE = 2**24
@@ -136,3 +136,23 @@ def test_validation_tables_too(large):
     large.connection.notices.clear()
     large.fetch("SELECT cerebro_pack_validation('large', 'val', 'y', 'small', 'fit_small')")
     assert "column 'small': 40 values changed" in "".join(large.connection.notices)
+
+
+class _Model:
+    def __init__(self, *weights):
+        self._weights = weights
+
+    def get_weights(self):
+        return self._weights
+
+
+def test_weights_of_the_client_are_float32_or_refused():
+    from cerebro_db.client.database import _weights
+
+    good = _Model(
+        np.array([0.1, 1.0]), np.array([[WHOLE, 3]]), np.array([np.nan, np.inf], np.float32)
+    )
+    assert np.frombuffer(_weights(good), np.float32)[:4].tolist() == [np.float32(0.1), 1, WHOLE, 3]
+    for bad in (np.array([WHOLE + 1]), np.array([1.0, 1e39]), np.array([2**40 + 1], np.uint64)):
+        with pytest.raises(InvalidArgument, match="allowed: what float32 holds"):
+            _weights(_Model(bad))

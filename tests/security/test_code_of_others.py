@@ -8,7 +8,7 @@ import psycopg2
 import pytest
 
 from tests.reasons import NO_SUCH_SQL
-from tests.security.conftest import NET, Person, Recruit
+from tests.security.conftest import MODEL_TABLES, NET, Person, Recruit
 
 pytestmark = pytest.mark.not_on_segments(NO_SUCH_SQL)
 
@@ -230,6 +230,41 @@ def test_every_reader_passes_the_gate(
     traps: Person, root: Person, alice: Person, call: str
 ) -> None:
     lay(traps, "domain")
+    before = root.rows("SELECT last_value, is_called FROM public.ran")
+    error = alice.refused(f"SELECT {call}")
+    assert (error.pgcode, "code of another role" in str(error)) == ("42501", True), error
+    assert root.rows("SELECT last_value, is_called FROM public.ran") == before
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "cerebro_predict_row('mallory.out', ARRAY[1, 2])",
+        "cerebro_predict_outputs('mallory.out', '[[1, 2]]')",
+        "cerebro_predict('mallory.out', 'rows', 'id', 'x', 'o')",
+        "cerebro_fit_multiple('packed', 'o', 'mallory.configs', 1)",
+        "cerebro_fit_multiple('mallory.packed', 'o', 'configs', 1)",
+    ],
+)
+def test_what_lies_beside_tables_of_others_passes_the_gate_first(
+    traps: Person, root: Person, alice: Person, call: str
+) -> None:
+    """Whether a model is known already is asked of the table of its states; configurations have a summary."""
+    guarded = {"out_states": "mst_key", "configs_summary": "1", "packed_summary": "1"}
+    for table in (*MODEL_TABLES, "configs", "configs_summary", "packed", "packed_summary"):
+        copy = f"mallory.{table}"
+        root.rows(f"CREATE TABLE {copy} AS SELECT * FROM {alice.sql_name}.{table}")
+        root.rows(f"ALTER TABLE {copy} OWNER TO {traps.sql_name}; GRANT SELECT ON {copy} TO PUBLIC")
+    lay_function = EVIL.format(
+        name="evil_check", takes="integer", gives="boolean", volatile="VOLATILE",
+        ran=RAN.format(owner="'" + traps.name + "'"), result="true",
+    )  # fmt: skip
+    traps.rows(lay_function)
+    for table, given in guarded.items():
+        traps.rows(
+            f"CREATE POLICY p ON {table} USING (evil_check({given})); "
+            f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY"
+        )
     before = root.rows("SELECT last_value, is_called FROM public.ran")
     error = alice.refused(f"SELECT {call}")
     assert (error.pgcode, "code of another role" in str(error)) == ("42501", True), error

@@ -17,12 +17,23 @@ from cerebro_db.postgres.session_settings import (
     CARRIED,
     DEFAULTS,
     EVERYWHERE,
+    ISOLATION,
+    SESSION_USER,
     beginning,
     everywhere,
     of_run,
     work_for_run,
 )
-from tests.security.conftest import ADAM, NET, Person, Recruit, log_in, quoted
+from tests.security.conftest import (
+    ADAM,
+    NET,
+    Person,
+    Recruit,
+    log_in,
+    make_tables,
+    quoted,
+    trained_a_little,
+)
 
 # Values that no session has by itself.
 OTHERS = {
@@ -46,14 +57,14 @@ OTHERS = {
     "backslash_quote": "on",
     "quote_all_identifiers": "on",
     "restrict_nonsystem_relation_kind": "foreign-table",
+    "default_transaction_isolation": "repeatable read",
     "app.tenant": "acme; it's \\ 100 %",
     "app.Mixed.case": "",
 }
 # Settings of the same categories that do not: how statements run, and where what they make lies.
 OWN = {
     "client_encoding", "lc_messages", "client_min_messages", "check_function_bodies", "synchronize_seqscans",
-    "escape_string_warning", "default_transaction_isolation", "default_transaction_read_only",
-    "default_transaction_deferrable", "transaction_isolation", "transaction_read_only", "transaction_deferrable",
+    "escape_string_warning", "default_transaction_read_only", "default_transaction_deferrable", "transaction_read_only", "transaction_deferrable",
     "statement_timeout", "lock_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout",
     "transaction_timeout", "default_tablespace", "temp_tablespaces", "default_table_access_method",
     "default_toast_compression", "gin_pending_list_limit", "dynamic_library_path", "extension_control_path",
@@ -79,7 +90,10 @@ def test_every_setting_that_may_decide_is_carried_or_known_not_to(root: Person) 
     assert names - set(CARRIED) - OWN == set()
     assert set(CARRIED) & OWN == set()
     # The values of this file are of all that a user may set.
-    assert set(CARRIED) - {"search_path"} - set(DEFAULTS) - set(OTHERS) == set()
+    assert (
+        set(CARRIED) - {"search_path", SESSION_USER, ISOLATION} - set(DEFAULTS) - set(OTHERS)
+        == set()
+    )
 
 
 @pytest.fixture
@@ -311,6 +325,82 @@ def test_what_cannot_be_taken_from_a_session_is_refused(
     assert uma.value("SELECT to_regclass('packed')") is None
     uma.rows("SET late.tenant = ''")
     uma.rows("SELECT cerebro_pack('rows', 'packed', 'y', 'x', num_partitions := 1)")
+
+
+@pytest.mark.not_on_segments(NO_SUCH_SQL)
+def test_a_view_is_read_in_a_transaction_like_hers(recruit: Recruit) -> None:
+    """Several statements of a function in a view see one snapshot, where those of her session do."""
+    quin = recruit(f"quin {os.urandom(3).hex()}", "cerebro_user")
+    quin.rows(
+        "CREATE VIEW levels AS SELECT current_setting('transaction_isolation') AS y, ARRAY[i]::real[] AS x "
+        "FROM generate_series(1, 8) i"
+    )
+    pack = "SELECT cerebro_pack('levels', 'packed', 'y', 'x', num_partitions := 1, replace := true)"
+    for level in ("read committed", "repeatable read", "serializable"):
+        quin.rows("SELECT set_config('default_transaction_isolation', %s, false)", (level,))
+        quin.rows(pack)
+        assert quin.value("SELECT y_class_values FROM packed_summary") == [level]
+
+
+@pytest.mark.not_on_segments(NO_SUCH_SQL)
+def test_a_run_that_is_resumed_reads_what_it_read_before(
+    recruit: Recruit, security_dsn: str
+) -> None:
+    """Its settings are those of the session that began it, whoever goes on with it."""
+    pia = recruit(f"pia {os.urandom(3).hex()}", "cerebro_user")
+    pia.rows("SET app.tenant = 'acme'")
+    make_tables(pia)
+    pia.rows(
+        "ALTER TABLE packed ENABLE ROW LEVEL SECURITY; ALTER TABLE packed FORCE ROW LEVEL SECURITY; "
+        "CREATE POLICY p ON packed USING (current_setting('app.tenant', true) = 'acme')"
+    )
+    run = trained_a_little(pia, "more")
+    hops = "SELECT count(*) FROM cerebro.hops WHERE run_id = %s"
+    before = pia.value(hops, (run,))
+    other = log_in(security_dsn, pia.name, options="-c app.tenant=bolt")
+    with closing(other.connection):
+        assert other.value("SELECT count(*) FROM packed") == 0
+        other.rows("SELECT cerebro_resume(%s, max_seconds := 2)", (run,))
+        status = "SELECT status, error FROM cerebro.runs WHERE run_id = %s"
+        assert other.rows(status, (run,))[0][0] == "paused", other.rows(status, (run,))
+        assert other.value(hops, (run,)) > before
+        # A new one is by her own settings: there are no rows.
+        fit = "SELECT cerebro_fit('packed', 'none', 'models', 1, %s, 'batch_size=8', 1)"
+        other.refused(fit, (ADAM,))
+
+
+@pytest.mark.not_on_segments(NO_SUCH_SQL)
+def test_a_view_by_the_login_is_refused_where_another_role_is_set(
+    recruit: Recruit, root: Person
+) -> None:
+    ruth = recruit(f"ruth {os.urandom(3).hex()}", "cerebro_user")
+    team = recruit(f"team {os.urandom(3).hex()}", "cerebro_user")
+    root.rows(f"GRANT {team.sql_name} TO {ruth.sql_name}")
+    made = "AS SELECT i AS id, i %% 2 AS y, ARRAY[i]::real[] AS x FROM generate_series(1, 8) i"
+    team.rows(
+        f"CREATE VIEW of_all {made}; CREATE TABLE rows {made}; CREATE TABLE guarded {made}", ()
+    )
+    team.rows("CREATE VIEW of_login AS SELECT * FROM rows WHERE session_user IS NOT NULL")
+    team.rows("CREATE VIEW above AS SELECT * FROM of_login")
+    team.rows("CREATE FUNCTION login() RETURNS name LANGUAGE sql STABLE AS 'SELECT session_user'")
+    team.rows("CREATE VIEW by_function AS SELECT * FROM rows WHERE login() IS NOT NULL")
+    team.rows(
+        "ALTER TABLE guarded ENABLE ROW LEVEL SECURITY; ALTER TABLE guarded FORCE ROW LEVEL SECURITY; "
+        "CREATE POLICY p ON guarded USING (session_user IS NOT NULL)"
+    )
+    pack = "SELECT cerebro_pack(%s, %s, 'y', 'x', num_partitions := 1)"
+    for name in ("of_login", "above", "by_function", "guarded"):
+        team.rows(pack, (name, f"own_{name}"))  # the login is the role
+    ruth.rows(f"SET ROLE {team.sql_name}; SET search_path = {team.sql_name}, cerebro")
+    for name in ("of_login", "above", "by_function", "guarded"):
+        error = ruth.refused(pack, (name, f"packed_{name}"))
+        assert (error.pgcode, "session_user" in str(error)) == ("0A000", True), name
+        assert ruth.value("SELECT to_regclass(%s)", (f"packed_{name}",)) is None
+        # In her own transaction it is hers.
+        ruth.rows("SELECT cerebro_train_test_split(%s, %s, 0.5)", (name, f"parts_{name}"))
+    for name in ("of_all", "rows"):
+        ruth.rows(pack, (name, f"packed_{name}"))
+    ruth.rows("RESET ROLE")
 
 
 def test_no_more_than_fits_is_carried(recruit: Recruit) -> None:

@@ -28,7 +28,13 @@ from tests.security.conftest import (
 DENIED = "42501"
 UNDEFINED_RUN = "42704"
 
-TRIGGERS = ("_check_model", "_check_run", "_check_setting", "_note_role")  # they cannot be called
+TRIGGERS = (
+    "_check_model",
+    "_check_owner",
+    "_check_run",
+    "_check_setting",
+    "_note_role",
+)  # they cannot be called
 FUNCTIONS = """
 SELECT p.proname, pg_get_function_identity_arguments(p.oid), p.oid::regprocedure::text,
        ARRAY(SELECT format('NULL::%s', a::regtype) FROM unnest(p.proargtypes) a)
@@ -232,8 +238,8 @@ OF_RUNS = {
 # These reach nothing but what the caller's own session was given, or the caller's own.
 OF_OWN_SESSION = {
     "_average_final", "_average_step", "_group_hops", "_served_round", "cerebro_average",
-    "_begin_prediction", "_catalog_differences", "_check_model", "_check_run", "_check_setting", "_combine_measures", "_cores",
-    "_export_model", "_lock_catalog", "_seen_rows", "_do_as_seen", "_is_seen",
+    "_begin_prediction", "_catalog_differences", "_check_model", "_check_owner", "_check_run", "_check_setting", "_combine_measures", "_cores",
+    "_export_model", "_lock_catalog", "_seen_rows", "_do_as_seen", "_is_seen", "_asks_session_user",
     "_extend_prediction", "_gpus", "_image_array", "_image_fault", "_inspect_model", "_named_model",
     "_join_state", "_loopback", "_measure_final", "_memory_mb", "_measure_step", "_pack_arrays", "_pack_labels", "_pack_weights",
     "_predict_batch", "_predict_buffer", "_predict_spread", "_prepare_process", "_prepare_worker", "_read_model_file",
@@ -243,7 +249,7 @@ OF_OWN_SESSION = {
 }  # fmt: skip
 # Tried in test_jobs.py.
 OF_JOBS = {
-    "_check_job", "_held_locks", "_job_failed", "_lock_number", "_may_start", "_nth_start", "_start_job",
+    "_check_drift", "_check_job", "_held_locks", "_job_failed", "_lock_number", "_may_start", "_nth_start", "_start_job",
     "_start_jobs", "_tell_change", "_wait_for", "cerebro_cancel_job", "cerebro_schedule",
     "cerebro_start_schedule", "cerebro_submit", "cerebro_unschedule", "cerebro_wait_job", "cerebro_work",
 }  # fmt: skip

@@ -416,3 +416,52 @@ def test_convolutions_equal_plain_keras_to_the_bit(
     loss = "loss='categorical_crossentropy',optimizer='Adam'"
     given = recipe(image_net.to_json(), loss)
     assert_same(by_hops(given, data), plain_keras(given, data, one_hot))
+
+
+@pytest.mark.parametrize("text", ["SGD(lr=0.1,momentum=-0.4)", "SGD(lr=0.1,momentum=-0.4,nesterov=True)",
+                                  "RMSprop(lr=0.1,rho=0.8,momentum=-0.4)",
+                                  "RMSprop(lr=0.1,rho=0.8,momentum=-0.4,centered=True)"])  # fmt: skip
+def test_negative_momentum(recipe: Callable[..., Any], data: Data, text: str) -> None:
+    """By the formulas in NumPy: Keras has no such momentum."""
+    from cerebro_db.training.program import Program
+
+    given = recipe(net(), f"loss='categorical_crossentropy',optimizer='{text}'")
+    program = Program(given)
+    program.prepare(given.compile_params, given.fit_params)
+    program.load(program.initial_state(given, 3, None))
+    weights = program.weights().astype(np.float64)
+    velocity, squares, mean = (np.zeros_like(weights) for _ in range(3))
+    for _ in range(4):
+        _, gradients = program.gradients(*data.pieces(0)[0])
+        program.apply(gradients)
+        rate = 0.1 * gradients.astype(np.float64)
+        if text.startswith("SGD"):
+            velocity = -0.4 * velocity - rate
+            weights += -0.4 * velocity - rate if "nesterov" in text else velocity
+        else:
+            squares = 0.8 * squares + 0.2 * gradients**2
+            mean = 0.8 * mean + 0.2 * gradients
+            spread = squares - mean**2 if "centered" in text else squares
+            velocity = -0.4 * velocity + rate / np.sqrt(spread + 1e-7)
+            weights -= velocity
+        np.testing.assert_allclose(program.weights(), weights, rtol=1e-4, atol=1e-5)
+
+
+def test_balanced_classes_are_those_of_scikit_learn(
+    recipe: Callable[..., Any], full_net: str, data: Data
+) -> None:
+    from dataclasses import replace
+
+    from sklearn.utils.class_weight import compute_class_weight
+
+    labels = data.targets.reshape(-1)
+    counts = tuple(np.bincount(labels, minlength=CLASSES).tolist())
+    facts = TargetFacts("class", CLASSES, (), counts=counts)
+    wanted = compute_class_weight("balanced", classes=np.arange(CLASSES), y=labels)
+    assert facts.balanced == pytest.approx(wanted)
+    assert replace(facts, counts=(4, 0, 12)).balanced == (2.0, 1.0, 16 / 24)
+    given = recipe(full_net, fit_params="batch_size=8,class_weight='balanced'", targets=facts)
+    theirs = dict(enumerate(facts.balanced))
+    other = recipe(full_net, fit_params=f"batch_size=8,class_weight={theirs}")
+    assert_same(by_hops(given, data), by_hops(other, data))
+    assert_same(by_hops(given, data), plain_keras(given, data, one_hot, class_weight=theirs))

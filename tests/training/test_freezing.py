@@ -12,7 +12,8 @@ import pytest
 from cerebro_db.configs.architectures.architecture import check_architecture
 from cerebro_db.configs.architectures.freezing import _TRAINED, may_train, with_frozen
 from cerebro_db.configs.architectures.names import LAYERS
-from cerebro_db.errors import InvalidArchitecture, InvalidArgument
+from cerebro_db.errors import InvalidArchitecture
+from cerebro_db.training.scores.targets import TargetFacts
 from tests.training.conftest import CLASSES, FEATURES, SOFTMAX, Data, hop, weights_of
 from tests.training.test_equality import assert_same, by_hops, one_hot, plain_keras
 
@@ -137,9 +138,56 @@ def test_what_is_inside_of_a_frozen_layer_is_frozen() -> None:
     assert len(models.build(config, 0).trainable_variables) == 3 + 6 + 2
 
 
-def test_a_model_of_which_nothing_trains(recipe: Callable[..., Any], data: Data) -> None:
-    with pytest.raises(InvalidArgument, match="no layer trains"):
-        hop(recipe(model(frozen=False), f"{SOFTMAX},freeze='*'"), data, None)
+@pytest.mark.parametrize(
+    "optimizer",
+    ["Adam(0.01)", "SGD(0.1,momentum=0.9)", "RMSprop(centered=True)", "Ftrl()", "Muon()", "Lamb()",
+     "ScheduleFreeAdamW()", "Adafactor()", "SGD(0.1,use_ema=True)",
+     "SGD(0.1,gradient_accumulation_steps=3)",
+     'MultiOptimizer(OptimizerMap(Adam(0.01), {".*/kernel": SGD(0.05)}))'],
+)  # fmt: skip
+def test_a_model_of_which_nothing_trains_stays_as_it_is(
+    recipe: Callable[..., Any], data: Data, optimizer: str
+) -> None:
+    text = f"loss='categorical_crossentropy',optimizer={optimizer},freeze='*'"
+    given = recipe(model(frozen=False), text)
+    first, report = hop(given, data, None)
+    second, _ = hop(given, data, first, epoch=2)
+    weights = weights_of(first)
+    assert len(weights) == 8
+    for a, b in zip(weights, weights_of(second), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert 0.5 < report.loss < 3
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "float32"])
+def test_a_model_without_weights(recipe: Callable[..., Any], data: Data, policy: str) -> None:
+    import keras
+
+    net = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Softmax()])
+    facts = TargetFacts("class", FEATURES, ())
+    text = f"loss='categorical_crossentropy',optimizer='Adam',dtype_policy='{policy}'"
+    given = recipe(str(net.to_json()), text, targets=facts)
+    state, report = hop(given, data, None)
+    assert weights_of(hop(given, data, state)[0]) == weights_of(state) == []
+    assert report.loss > 1
+
+
+def test_gradients_and_weights_where_nothing_trains(recipe: Callable[..., Any], data: Data) -> None:
+    """Trainers that compute together exchange a zero."""
+    from cerebro_db.training.program import Program
+
+    given = recipe(model(frozen=False), f"{SOFTMAX},freeze='*'")
+    program = Program(given)
+    program.prepare(given.compile_params, given.fit_params)
+    program.load(program.initial_state(given, 3, None))
+    before = program.save()
+    _, gradients = program.gradients(*data.pieces(0)[0])
+    assert gradients.tolist() == [0.0]
+    program.apply(gradients)
+    assert program.updated(gradients).tolist() == program.weights().tolist() == [0.0]
+    program.take(program.weights())
+    after = program.save()
+    assert all((before[name] == after[name]).all() for name in before if "seed" not in name)
 
 
 def test_layers_without_names_have_no_pattern() -> None:

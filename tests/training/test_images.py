@@ -43,6 +43,50 @@ def png(width, height, body=b""):
     return b"\x89PNG\r\n\x1a\n" + parts
 
 
+def with_clear_colour(depth, colour, body, clear):
+    """A PNG of one row of four pixels, one of whose colours is transparent."""
+
+    def chunk(name, data):
+        return (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 1, depth, colour, 0, 0, 0))
+    clear = chunk(b"tRNS", np.array(clear, ">u2").tobytes())
+    data = chunk(b"IDAT", zlib.compress(b"\0" + body)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + head + clear + data
+
+
+@pytest.mark.parametrize(
+    ("depth", "body", "clear", "grey"),
+    [
+        (1, b"\x40", 1, [0, 255, 0, 0]),
+        (2, b"\x1b", 1, [0, 85, 170, 255]),
+        (4, b"\x1f\x20", 15, [17, 255, 34, 0]),
+        (8, b"\x01\x02\x03\x04", 2, [1, 2, 3, 4]),
+        # The lower bits count, though they are not read.
+        (16, b"\x12\x34\x12\x35\x00\x00\x12\xff", 0x1235, [18, 18, 0, 18]),
+    ],
+)
+def test_a_transparent_grey_of_any_depth(depth, body, clear, grey):
+    data = with_clear_colour(depth, 0, body, [clear])
+    found = read(data, (1, 4, 4))[0]
+    assert found[:, 3].tolist() == [255, 0, 255, 255]
+    assert found[:, :3].tolist() == [[value] * 3 for value in grey]
+    assert read(data, (1, 4))[0].tolist() == grey
+    assert read(data, (1, 4, 3))[0, :, 0].tolist() == grey
+
+
+@pytest.mark.parametrize("depth", [8, 16])
+def test_a_transparent_colour_of_any_depth(depth):
+    wide = np.array([[1, 2, 3], [9, 8, 7], [1, 2, 4], [0, 0, 0]]) * (256 if depth == 16 else 1)
+    body = wide.astype(">u2" if depth == 16 else "u1").tobytes()
+    data = with_clear_colour(depth, 2, body, wide[1])
+    found = read(data, (1, 4, 4))[0]
+    assert found[:, 3].tolist() == [255, 0, 255, 255]
+    assert found[0, :3].tolist() == [1, 2, 3]
+
+
 COLOURS = np.arange(6 * 5 * 3, dtype=np.uint8).reshape(6, 5, 3)
 
 

@@ -129,7 +129,8 @@ def test_momentum_is_corrected_by_what_groups_bring() -> None:
     assert [implicit_momentum(groups) for groups in (1, 2, 4)] == [0.0, 0.5, 0.75]
     assert explicit_momentum(0.9, 1) == 0.9
     assert explicit_momentum(0.9, 4) == pytest.approx(0.15)
-    assert explicit_momentum(0.5, 8) == 0.0
+    assert explicit_momentum(0.5, 8) == pytest.approx(-0.375)
+    assert explicit_momentum(-0.2, 2) == pytest.approx(-0.7)
 
 
 # -- Omnivore ----------------------------------------------------------------------------------------

@@ -47,17 +47,23 @@ SELECT name || ' ' || checksum FROM cerebro.catalog_migrations
 """
 
 
-@pytest.fixture(scope="module")
-def left(cluster: Cluster, administrator: Any, template: str) -> Iterator[Any]:
-    """A database that 0.1.0 has left, upgraded."""
-    make_database(administrator, NAME)
-    dsn = cluster.dsn(NAME)
+def restored(cluster: Cluster, administrator: Any, name: str) -> Sql:
+    """A database that 0.1.0 has left, as a dump brings it."""
+    make_database(administrator, name)
+    dsn = cluster.dsn(name)
     command = [cluster.psql(), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", dsn, "-f", "-"]
     done = subprocess.run(
         command, input=gzip.decompress(FILE.read_bytes()), capture_output=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
-    sql = Sql(connected(dsn), dsn)
+    return Sql(connected(dsn), dsn)
+
+
+@pytest.fixture(scope="module")
+def left(cluster: Cluster, administrator: Any, template: str) -> Iterator[Any]:
+    """A database that 0.1.0 has left, upgraded."""
+    sql = restored(cluster, administrator, NAME)
+    dsn = sql.dsn
     # A dump that is restored gives new numbers to tables and rows; these are what 0.1.0 would have kept of them.
     sql.run(
         "UPDATE cerebro.catalog_runs SET source_oid = 'public.points_packed'::regclass, source_print = %s",
@@ -107,6 +113,29 @@ def test_registered_models_predict_the_same(left: Any) -> None:
     ]
 
 
+def test_raw_rows_and_earlier_encodings_of_models_that_say_less(left: Any) -> None:
+    """0.1.0 has recorded neither the columns of a registered model nor how many classes there were."""
+    left.run(
+        "SELECT cerebro_evaluate('points_out', 'points_packed', 'packed_scores', mst_key := 1)"
+    )
+    left.run("SELECT cerebro_evaluate('points_out', 'points', 'raw_scores', mst_key := 1)")
+    with pytest.raises(psycopg2.errors.InvalidParameterValue, match="by an earlier version"):
+        left.run("SELECT cerebro_evaluate('model:points:1', 'points', 'named_scores')")
+    left.run(
+        "SELECT cerebro_evaluate('model:points:1', 'points', 'named_scores', independent_varname := 'features')"
+    )
+    wanted = left.row("SELECT loss, metrics FROM packed_scores")
+    for table in ("raw_scores", "named_scores"):
+        loss, metrics = left.row(f"SELECT loss, metrics FROM {table}")
+        assert loss == pytest.approx(wanted[0], rel=1e-6)
+        assert metrics == pytest.approx(wanted[1], rel=1e-6)
+    left.run(
+        "SELECT cerebro_pack('points', 'like_points', 'label', 'features', encoding_of := 'model:points:1')"
+    )
+    facts = "SELECT label_class_values::text, num_classes, normalizing_const FROM {}_summary"
+    assert left.row(facts.format("like_points")) == left.row(facts.format("points_packed"))
+
+
 def states(left: Any, out: str) -> list[Any]:
     """States of the configurations of a run."""
     return left.fetch(
@@ -142,3 +171,33 @@ def test_a_paused_run_is_refused_for_its_version_and_goes_on_to_the_same_bits(le
     if begun == processor():  # another one may have other kernels
         assert resumed == whole
         assert states(left, "points_paused") == states(left, "points_out")
+
+
+def test_numbers_of_roles_of_another_server_are_converted(
+    cluster: Cluster, administrator: Any, template: str
+) -> None:
+    """0.1.0 kept no names: whose runs they were is told by the tables that they made."""
+    name, role = f"{NAME}_elsewhere", "left_anna"
+    sql = restored(cluster, administrator, name)
+    try:
+        sql.run(
+            f"CREATE ROLE {role} LOGIN IN ROLE cerebro_user; GRANT ALL ON SCHEMA public TO {role}"
+        )
+        for (table,) in sql.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
+            sql.run(f'ALTER TABLE public."{table}" OWNER TO {role}')
+        # As they come from a server where hers was another number, which is that of someone else here.
+        someone = sql.value("SELECT oid::bigint FROM pg_roles WHERE rolname = 'cerebro_admin'")
+        for table in ("runs", "models"):
+            sql.run(f"UPDATE cerebro.catalog_{table} SET owner = %s", (someone,))
+        installer.upgrade(sql.dsn, Script())
+        owners = "SELECT DISTINCT owner::text FROM cerebro.{}"
+        assert sql.column(owners.format("runs")) == [role]
+        assert sql.column(owners.format("registered_models")) == [role]
+        packed = sql.value("SELECT 'public.points_packed'::regclass::oid::bigint")
+        assert sql.column("SELECT DISTINCT source_oid::bigint FROM cerebro.catalog_runs") == [
+            packed
+        ]
+    finally:
+        sql.close()
+        drop_database(administrator, name)
+        administrator.run(f"DROP ROLE IF EXISTS {role}")

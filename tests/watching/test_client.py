@@ -166,7 +166,17 @@ def test_functions_are_methods(db: Database, watched: Watched) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["pack", "pack_validation", "fit_multiple", "fit", "search", "load_model", "resume"]
+    "name",
+    [
+        "pack",
+        "pack_columns",
+        "pack_validation",
+        "fit_multiple",
+        "fit",
+        "search",
+        "load_model",
+        "resume",
+    ],
 )
 def test_what_is_written_out_has_the_names_of_sql(
     db: Database, watched: Watched, name: str

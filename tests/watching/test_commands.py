@@ -13,6 +13,7 @@ from pace import until
 from typer.testing import CliRunner
 
 from cerebro_db.cli.app import app
+from cerebro_db.client import connect
 from cerebro_db.errors import InvalidArgument, UndefinedRun
 from tests.fitting.sizes import PARTITIONS
 from tests.watching.conftest import EPOCHS, Watched
@@ -311,4 +312,35 @@ def test_pack_and_predict(watched: Watched) -> None:
         told("pack", *columns, "--training-table", "packed", "--seed", 1, "--dsn", watched.dsn)
     watched.sql.run(
         "SELECT cerebro_drop_outputs('answers'); SELECT cerebro_drop_outputs('by_command')"
+    )
+
+
+def test_pack_columns_with_an_earlier_encoding(watched: Watched) -> None:
+    watched.sql.run(
+        "CREATE TABLE mixed AS SELECT i AS id, i % 5 AS n, 'c' || i % 3 AS c, i % 2 AS y FROM generate_series(1, 30) i"
+    )
+    mixed = ["--columns", "--excluded", "id", "--dsn", watched.dsn]
+    told("pack", "mixed", "mixed_p", "y", "*", *mixed)
+    watched.sql.run("UPDATE mixed SET c = 'new' WHERE id > 20")
+    told("pack", "mixed", "mixed_q", "y", "*", *mixed, "--encoding-of", "mixed_p")
+    shapes = "SELECT input_shapes::text FROM {}_summary"
+    assert (
+        watched.sql.value(shapes.format("mixed_q"))
+        == watched.sql.value(shapes.format("mixed_p"))
+        == "[[4]]"
+    )
+    unseen = "SELECT unseen_rows FROM cerebro.drift WHERE output_table = 'public.mixed_q' AND column_name = 'c'"
+    assert watched.sql.value(unseen) == 10
+    with pytest.raises(InvalidArgument, match="got --excluded without --columns"):
+        told("pack", "mixed", "o", "y", "n", "--excluded", "id", "--dsn", watched.dsn)
+    with connect(watched.dsn) as db:
+        assert (
+            db.pack_columns(
+                "mixed", "mixed_p", "y", "*", excluded="id", encodings={"n": "onehot"}, replace=True
+            )
+            == "mixed_p"
+        )
+    assert watched.sql.value(shapes.format("mixed_p")) == "[[9]]"
+    watched.sql.run(
+        "SELECT cerebro_drop_outputs('mixed_p'); SELECT cerebro_drop_outputs('mixed_q'); DROP TABLE mixed"
     )

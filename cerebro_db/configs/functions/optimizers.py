@@ -66,6 +66,8 @@ def _optimizer(
     return Optimizer(name, arguments, 1 + len(own) if by_place is None else by_place)
 
 
+# Asynchronous updates bring momentum of their own, which a negative one takes back.
+_MOMENTUM = number("momentum", 0.0, low=-1.0, high=1.0, low_open=True)
 OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
     {
         optimizer.name: optimizer
@@ -124,13 +126,13 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
             _optimizer(
                 "RMSprop",
                 fraction("rho", 0.9),
-                number("momentum", 0.0, high=1.0),
+                _MOMENTUM,
                 _EPSILON,
                 flag("centered", False),
             ),
             _optimizer(
                 "SGD",
-                number("momentum", 0.0, high=1.0),
+                _MOMENTUM,
                 flag("nesterov", False),
                 learning_rate=0.01,
             ),

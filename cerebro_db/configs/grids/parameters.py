@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from cerebro_db.configs.architectures.freezing import DTYPE_POLICY, parse_freeze
 from cerebro_db.configs.arguments import (
@@ -62,6 +62,8 @@ NUMERIC_ARGUMENTS: Mapping[str, Argument] = {
     **_REGULARISATION,
     **{name: argument for name, argument in _FIT.items() if argument.is_numeric()},
 }
+# By the rows of each class, as in scikit-learn.
+BALANCED: Literal["balanced"] = "balanced"
 _CLASS_ID = whole("class_weight", None, low=0, required=True)
 _CLASS_WEIGHT = number("class_weight", None, required=True)
 _LOSS_WEIGHT = number("loss_weights", None, required=True)
@@ -151,7 +153,7 @@ class FitParams:
     batch_size: int = DEFAULT_BATCH_SIZE
     epochs: int = 1
     shuffle: bool = True
-    class_weight: tuple[tuple[int, float], ...] | None = None
+    class_weight: tuple[tuple[int, float], ...] | Literal["balanced"] | None = None
     callbacks: tuple[CallbackSpec, ...] = ()
 
 
@@ -325,13 +327,17 @@ def _check_keys(
             raise unknown(what, "parameter", key, allowed)
 
 
-def _class_weight(value: object, what: str) -> tuple[tuple[int, float], ...] | None:
+def _class_weight(
+    value: object, what: str
+) -> tuple[tuple[int, float], ...] | Literal["balanced"] | None:
     if value is None:
         return None
+    if value == BALANCED:
+        return BALANCED
     if not isinstance(value, dict) or not value:
         raise InvalidArgument(
-            f"{what}: got class_weight={shown(value)}; it must be a dictionary from class ids to "
-            "weights, such as {0: 1.0, 1: 2.5}"
+            f"{what}: got class_weight={shown(value)}; it must be 'balanced', or a dictionary "
+            "from class ids to weights, such as {0: 1.0, 1: 2.5}"
         )
     return tuple(
         sorted(

@@ -75,6 +75,9 @@ class Schedule:
         self._recorded = deque(recorded)
         self._replayed: deque[tuple[int, int]] = deque()
         self.trials: dict[int, Trial] = {}
+        # Kept beside the trials, so that a decision costs the same with any number of these.
+        self._running: dict[int, Trial] = {}
+        self._failed_keys: set[int] = set()
         self._timeline = Timeline()
         self._costs: dict[int, float] = {}
         self._heard: list[tuple[int, int]] = []
@@ -176,8 +179,23 @@ class Schedule:
     @property
     def _places(self) -> int:
         """Number of free places; what others have proposed has places of its own."""
-        taken = sum(one.status == RUNNING and not one.is_adopted for one in self.trials.values())
+        taken = sum(not one.is_adopted for one in self._running.values())
         return self._spec.concurrency - taken
+
+    def _set(self, trial: Trial, status: str) -> None:
+        """A trial has another status."""
+        trial.status = status
+        if status == RUNNING:
+            self._running[trial.mst_key] = trial
+        else:
+            self._running.pop(trial.mst_key, None)
+        if status == FAILED:
+            self._failed_keys.add(trial.mst_key)
+
+    def _join(self, trial: Trial) -> None:
+        """A trial is there, and runs."""
+        self.trials[trial.mst_key] = trial
+        self._set(trial, RUNNING)
 
     def _fill(self, state: RunState) -> Iterator[_Made]:
         """Give free places to what the method wants, new trials together."""
@@ -212,11 +230,11 @@ class Schedule:
         """
         if self._is_over or self._max_epochs < UNLIMITED:
             return
-        running = [one for one in self.trials.values() if one.status == RUNNING]
+        running = self._running
         free = min(len(state.spec.partitions[TRAINING]), self._spec.concurrency) - len(running)
         if not running or free <= 0:
             return
-        last = max(map(self._due, running))
+        last = max(map(self._due, running.values()))
 
         def fits(wanted: Continue) -> bool:
             if not self._may_continue(wanted):
@@ -366,7 +384,7 @@ class Schedule:
         if len(self.trials) >= self._max_trials:
             self._is_limited = True
             return None
-        key = max(self.trials, default=0) + 1
+        key = len(self.trials) + 1
         if wanted.row is None:
             found = self._sampler.propose(key)
             if found is None:
@@ -376,7 +394,8 @@ class Schedule:
             row = self._trainable(wanted.row, wanted.source)
             parameters = self._sampler.adopt(key, row)
         place = {**wanted.place, "reason": wanted.reason}
-        trial = self.trials[key] = Trial(key, row, parameters, wanted.budget, place)
+        trial = Trial(key, row, parameters, wanted.budget, place)
+        self._join(trial)
         if wanted.source is not None:
             source = self.trials[wanted.source[0]]
             trial.offset = source.offset + wanted.source[1]
@@ -395,7 +414,8 @@ class Schedule:
     def _promote(self, state: RunState, wanted: Continue) -> Iterator[_Made]:
         trial = self.trials[wanted.mst_key]
         self._epochs += wanted.budget - trial.budget
-        trial.budget, trial.status = wanted.budget, RUNNING
+        trial.budget = wanted.budget
+        self._set(trial, RUNNING)
         trial.goal, trial.is_outranked = max(trial.goal, trial.budget), False
         trial.place.update(wanted.place)
         yield self._made(
@@ -431,7 +451,7 @@ class Schedule:
             return self._again(*self._replayed.popleft())
         if self._expected is not None:  # an earlier driver knew no more here
             return None
-        for key in sorted(state.gone):
+        for key in sorted(state.gone - self._failed_keys):
             if self.trials[key].status == WAITING:
                 return key, decisions.FAILED
         self._timeline.forget(lambda key: self.trials[key].status != RUNNING)
@@ -470,7 +490,7 @@ class Schedule:
         trial.done = epoch
         trial.values[epoch] = self._values(track, epoch)
         if self._reaches_target(trial):
-            trial.status = WAITING if epoch >= trial.budget else RUNNING
+            self._set(trial, WAITING if epoch >= trial.budget else RUNNING)
             self._unheard = key if trial.status == WAITING else 0
             self._tell(trial)
             yield from self._finish(state, f"the target is reached by {key}", {})
@@ -485,7 +505,7 @@ class Schedule:
 
     def _failed(self, state: RunState, trial: Trial) -> Iterator[_Made]:
         """Nothing more comes of a trial, and nobody goes back to a state of it."""
-        trial.status = FAILED
+        self._set(trial, FAILED)
         self._sampler.failed(trial.mst_key)
         if self._looks_back:
             yield Held(trial.mst_key, None)
@@ -494,15 +514,15 @@ class Schedule:
     def _judged(self, trial: Trial, track: Track) -> Iterator[Decision]:
         """Status of a trial after an epoch: it runs, waits at its budget, or is stopped early."""
         if self._was_stopped(track, trial.done):
-            trial.status = STOPPED
+            self._set(trial, STOPPED)
         elif trial.done < self._method.full:
             rule, full = self._spec.early_stopping, self._method.full
             reason = stopping.fault(rule, trial, self.trials.values(), full)
             if reason is not None:
-                trial.status = STOPPED
+                self._set(trial, STOPPED)
                 yield self._made(Stop(trial.mst_key, trial.done, reason, detail=_rung_of(trial)))
         if trial.status == RUNNING and trial.done >= trial.budget:
-            trial.status = WAITING
+            self._set(trial, WAITING)
 
     def _return(self, trial: Trial, epoch: int) -> None:
         """Epochs that a trial has no use for are free for others."""
@@ -523,7 +543,8 @@ class Schedule:
 
     def _end(self, state: RunState, end: End) -> Iterator[_Made]:
         trial = self.trials[end.mst_key]
-        trial.status, trial.is_outranked = STOPPED, True
+        self._set(trial, STOPPED)
+        trial.is_outranked = True
         if self._may_stop(state, end.mst_key, trial.done):
             yield self._made(Stop(trial.mst_key, trial.done, end.reason, detail=_rung_of(trial)))
 
@@ -664,19 +685,19 @@ class Schedule:
             yield from self._begin(state, trial)
 
     def _adopted(self, row: ConfigurationText, epochs: int | None, offset: int = 0) -> Trial:
-        key = max(self.trials, default=0) + 1
+        key = len(self.trials) + 1
         trial = Trial(key, row, self._sampler.adopt(key, row), 1, offset=offset, is_adopted=True)
         self._method.adopted(trial)
         if epochs is not None:
             trial.budget = epochs
         trial.goal = trial.budget
-        self.trials[key] = trial
+        self._join(trial)
         return trial
 
     def _stop(self, state: RunState, trial: Trial, epoch: int | None, who: str) -> Iterator[_Made]:
         key = trial.mst_key
         after = _newest(state, key) if epoch is None else epoch
-        trial.status = STOPPED
+        self._set(trial, STOPPED)
         if after not in trial.values:
             self._sampler.failed(key)
         yield self._made(Stop(key, after, f"asked for by {who}", who=who, detail=_rung_of(trial)))
@@ -725,7 +746,7 @@ class Schedule:
                 reason = f"goes on after epoch {epoch}"
                 yield from self._promote(state, Continue(key, trial.budget, {}, reason))
             else:  # its last result is not taken note of yet
-                trial.status = RUNNING
+                self._set(trial, RUNNING)
                 yield from self._begin(state, trial)
 
     def _finish(
@@ -736,7 +757,7 @@ class Schedule:
         By itself, after the last epoch that it took note of; asked, after the last one that is done.
         """
         self._is_over, self._over_for = True, reason
-        running = [one for one in self.trials.values() if one.status == RUNNING]
+        running = sorted(self._running.values(), key=lambda one: one.mst_key)
         stopped = {one.mst_key: one.done for one in running}
         if who:
             found = detail.get("stopped")
@@ -751,9 +772,9 @@ class Schedule:
             )
         more = {"stopped": {str(key): epoch for key, epoch in stopped.items()}} if who else {}
         yield self._made(Note("finish", reason, who=who, detail={"reason": reason, **more}))
+        self._timeline.drop(self._running.keys())
         for trial in running:
-            trial.status = STOPPED
-            self._timeline.drop(trial.mst_key)
+            self._set(trial, STOPPED)
             key, epoch = trial.mst_key, stopped.get(trial.mst_key)
             if epoch is not None and self._may_stop(state, key, epoch):
                 self._given_up[key] = epoch

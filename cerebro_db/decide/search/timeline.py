@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 Event = tuple[float, int, int]
 """When, which trial, after which epoch."""
@@ -25,9 +25,9 @@ class Timeline:
         while self._events and is_gone(self._events[0][1]):
             heapq.heappop(self._events)
 
-    def drop(self, key: int) -> None:
-        """A trial runs no more, but may again."""
-        self._events = [one for one in self._events if one[1] != key]
+    def drop(self, keys: Collection[int]) -> None:
+        """Trials run no more, but may again."""
+        self._events = [one for one in self._events if one[1] not in keys]
         heapq.heapify(self._events)
 
     def first(self) -> Iterator[Event]:

@@ -133,7 +133,7 @@ class PostgreSQL:
         settings += [text for since, text in _NEWER_SETTINGS if self.server_version >= since]
         if self.server_version >= SESSION_CHECKS_SINCE:
             # A caller that was killed must not leave its workers at work, holding locks.
-            settings.append("SET client_connection_check_interval = '2s'")
+            settings.append("SET client_connection_check_interval = '1s'")
             settings.append("SET idle_session_timeout = 0")  # those of a run wait for any time
             if self.server_version >= TRANSACTION_TIMEOUT_SINCE:
                 settings.append("SET transaction_timeout = 0")

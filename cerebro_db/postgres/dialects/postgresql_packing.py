@@ -22,7 +22,7 @@ from cerebro_db.postgres.dialects.packing_extras import (
     image_shape,
 )
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.table_kinds import PACKED
+from cerebro_db.postgres.table_kinds import BUILD_SUFFIX, PACKED, PACKINGS
 
 if TYPE_CHECKING:
     from cerebro_db.postgres.dialects.greenplum_packing import GreenplumPacking
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 BLOCKS_PER_FETCH = 131_072
 # What rounds to the largest float32 is below this.
 FLOAT32_LIMIT = "3.4028235677973366e38"
-UNFINISHED = "Cerebro-DB: a packing that is not finished"
+UNFINISHED = PACKINGS.text(BUILD_SUFFIX)
 
 
 @dataclass(frozen=True)

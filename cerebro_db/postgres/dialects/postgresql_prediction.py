@@ -12,7 +12,7 @@ from cerebro_db.postgres.dialects.packing_extras import FAULTS_SHOWN, image_faul
 from cerebro_db.postgres.dialects.postgresql_packing import dimensions, fault, sent
 from cerebro_db.postgres.dialects.prediction_answers import Answer, Several, Values, estimate
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.table_kinds import PREDICTIONS
+from cerebro_db.postgres.table_kinds import DRAFTS, PREDICTIONS
 
 if TYPE_CHECKING:
     from cerebro_db.postgres.dialects.greenplum_prediction import GreenplumPrediction
@@ -25,7 +25,7 @@ Piece = tuple[int, ...] | None
 PACKED_IDS = (("partition_key", "integer"), ("buffer_id", "integer"), ("row_number", "integer"))
 # The rows of a piece in a statement that leaves some of them out.
 READ = "cerebro_rows"
-UNFINISHED = "Cerebro-DB: predictions that are not finished"
+UNFINISHED = DRAFTS.text()
 
 # A piece is a few batches: small enough to keep all workers busy to the end. It depends on the
 # table only, as do the batches in it: they, and so all results, are the same for any workers.

@@ -43,7 +43,7 @@ from cerebro_db.decide.search.sampling import check_sampler
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.architectures import limits_of, load_architectures
-from cerebro_db.models.fit_checks import check_alike, target_facts
+from cerebro_db.models.fit_checks import check_alike, target_facts, with_counts
 from cerebro_db.models.selection import Suiting, check_layers
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
@@ -212,7 +212,10 @@ def _set_up(
         check_alike(packed, validation)
     table = find(session, asked.model_arch_table, "model_arch_table")
     known = load_architectures(session, table, asked.space.model_ids)
-    maker = Maker(packed, target_facts(packed), validation is not None, request.seed or 0)
+    targets = with_counts(session, packed, target_facts(packed), [asked.space.fit_params_grid])
+    maker = Maker(
+        packed, targets, validation is not None, request.seed or 0, tick=lambda: session.tick()
+    )
     texts = {model_id: model.text for model_id, model in known.items()}
     suiting = Suiting(texts, limits_of(session))
     left_out = suiting.left_out(asked.space.compile_grid, asked.space.model_ids)

@@ -244,15 +244,24 @@ def make_optimizer(
             arguments["learning_rate"] = make_schedule(spec.schedule)
         if spec.parts and model is not None:
             arguments[OPTIMIZER_MAP] = _optimizer_map(spec, model, architecture)
-        return getattr(keras.optimizers, spec.name)(**arguments)
+        momentum = arguments.get("momentum")
+        if momentum is None or momentum >= 0:
+            return getattr(keras.optimizers, spec.name)(**arguments)
+        made = getattr(keras.optimizers, spec.name)(**arguments | {"momentum": -momentum})
+        made.momentum = NegativeMomentum(momentum)
+        return made
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"Keras refuses the optimizer {spec.name}: {short(error)}") from None
 
 
-def check_trains(model: keras.Model) -> None:
-    """Refuse a model of which no weight trains."""
-    if not model.trainable_variables:
-        raise InvalidArgument("got a model of which no layer trains; allowed: at least one does")
+class NegativeMomentum(float):
+    """A momentum below zero, which Keras refuses or ignores; its formulas hold for it.
+
+    RMSprop asks whether it is greater than zero where it means that there is one.
+    """
+
+    def __gt__(self, other: float) -> bool:
+        return other == 0 or float(self) > other
 
 
 def check_training(
@@ -261,9 +270,8 @@ def check_training(
     """Check that a configuration can be trained at all.
 
     Raises:
-        InvalidArgument: no weight trains, or patterns of an optimizer do not fit the weights.
+        InvalidArgument: patterns of an optimizer do not fit the weights.
     """
-    check_trains(model)
     if params.optimizer.parts:
         make_optimizer(params.optimizer, model, architecture)
 
@@ -302,7 +310,7 @@ def _optimizer_map(
         for pattern in fitting:
             unused.discard(pattern)
             by_path[path] = made[pattern]
-    if unused:
+    if unused and paths:  # of a model that is frozen nothing is left for any pattern
         raise InvalidArgument(
             f"{OPTIMIZER_MAP}: got {min(unused)!r}, which fits no weight that trains; there are "
             + ", ".join(list(paths.values())[:_MOST_SHOWN])

@@ -41,8 +41,8 @@ def implicit_momentum(groups: int) -> float:
 
 
 def explicit_momentum(wanted: float, groups: int) -> float:
-    """Momentum for the optimizer, so that with the implicit one it makes what is wanted, or comes nearest."""
-    return max(0.0, wanted - implicit_momentum(groups))
+    """Momentum for the optimizer, so that with the implicit one it makes what is wanted; it may be negative."""
+    return wanted - implicit_momentum(groups)
 
 
 @dataclass

@@ -30,8 +30,11 @@ from cerebro_db.training.scores.scoring import Scorer
 from cerebro_db.training.tasks import Architectures, inputs_of, recipe_of
 
 Answers = tuple[list[int] | None, list[float]]
+# How far the sum of probabilities may be from 1: layers may compute in 16 bits.
+_TOLERANCE = 0.01
 # What a model's state may be: that of a run, or what ``model_weights`` of a model holds.
 _STATE, _WEIGHTS = "state", "weights"
+RESPONSE = "response"
 
 
 class Predictor:
@@ -128,6 +131,8 @@ class Prediction:
         named = task.texts("columns") if task.has("columns") else {}
         self._columns = [named.get(str(place), "features") for place in range(len(self._inputs))]
         self._targets = self._loaded.recipe.targets.each
+        # Of a model of which it is not known what its outputs are: whether probabilities are wanted.
+        self._unsure = task.text("unsure") if task.has("unsure") else None
         self._ranks = task.integers("ranks", 0, most=len(self._targets))
         if len(self._ranks) != len(self._targets):
             raise InvalidArgument(
@@ -179,16 +184,32 @@ class Prediction:
         """
         self._tick()
         classes, numbers = [], []
-        for found, ranks, facts in zip(
-            self._numbers(features), self._ranks, self._targets, strict=True
+        outputs = self._models[0].recipe.outputs
+        for found, ranks, facts, output in zip(
+            self._numbers(features), self._ranks, self._targets, outputs, strict=True
         ):
             if facts.kind != "class":
                 numbers.append(found.reshape(len(found), -1))
                 continue
             order = np.argsort(-found, axis=1, kind="stable")[:, :ranks]
             classes.append(order)
-            numbers.append(np.take_along_axis(found, order, axis=1))
+            best = np.take_along_axis(found, order, axis=1)
+            is_one = output.loss.name.startswith("Binary")
+            numbers.append(best if self._unsure is None else self._sure(found, best, is_one))
         return _flat(classes) if classes else None, _flat(numbers)
+
+    def _sure(self, outputs: np.ndarray, best: np.ndarray, is_one: bool) -> np.ndarray:
+        """The best outputs of rows, where these are probabilities.
+
+        Raises:
+            InvalidData: they are not, and probabilities are wanted, or the class depends on that.
+        """
+        wrong = ~_are_probabilities(outputs)
+        if not wrong.any():
+            return best
+        if self._unsure == RESPONSE and not is_one:
+            return np.where(wrong[:, np.newaxis], np.nan, best)
+        raise not_probabilities(outputs[wrong][0], is_one)
 
     def _numbers(self, features: np.ndarray) -> list[np.ndarray]:
         total: list[np.ndarray] | None = None
@@ -201,6 +222,30 @@ class Prediction:
         assert total is not None
         count = len(self._models)
         return [one / count for one in total] if count > 1 else total
+
+
+def _are_probabilities(outputs: np.ndarray) -> np.ndarray:
+    """For each row, whether its outputs are a distribution."""
+    within = ((outputs >= 0) & (outputs <= 1)).all(axis=1)
+    found: np.ndarray = within & (np.abs(outputs.sum(axis=1) - 1) <= _TOLERANCE)
+    return found
+
+
+def not_probabilities(outputs: np.ndarray, is_one: bool) -> InvalidData:
+    """The error for outputs of a row that are no distribution."""
+    shown = ", ".join(f"{value:.4g}" for value in (outputs[1:] if is_one else outputs)[:5])
+    more = ", ..." if len(outputs) > 5 else ""
+    allowed = "a number from 0 to 1" if is_one else "numbers from 0 to 1 whose sum is 1"
+    return InvalidData(
+        f"model_id: got a model whose output for a row is {shown}{more}, which is no probability; "
+        f"allowed: {allowed}",
+        "from_logits := true makes probabilities of logits"
+        + (
+            "; class_values := NULL with pred_type := 'response' returns the number itself"
+            if is_one
+            else "; pred_type := 'response' returns the class of the largest output"
+        ),
+    )
 
 
 def _flat(parts: Sequence[np.ndarray]) -> list[Any]:

@@ -27,6 +27,7 @@ class TargetFacts:
         weighted: whether each row has a sample weight beside its target.
         more: the others, of the further outputs of a model.
         values: the values of two classes, as text, by their ids; of other targets none.
+        counts: rows of each class, where a configuration weighs classes by them.
     """
 
     kind: str
@@ -35,6 +36,14 @@ class TargetFacts:
     weighted: bool = False
     more: tuple[TargetFacts, ...] = ()
     values: tuple[str | None, ...] = ()
+    counts: tuple[int, ...] = ()
+
+    @property
+    def balanced(self) -> tuple[float, ...]:
+        """The weight of each class by which all classes count the same, as in scikit-learn; 1 for one without rows."""
+        found = sum(1 for count in self.counts if count)
+        rows = sum(self.counts)
+        return tuple(rows / (found * count) if count else 1.0 for count in self.counts)
 
     def with_values(self, class_values: Sequence[Sequence[str | None]]) -> TargetFacts:
         """The same with the class values of each target."""

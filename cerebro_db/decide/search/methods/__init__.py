@@ -28,6 +28,8 @@ from cerebro_db.decide.search.space import Explorer
 from cerebro_db.decide.search.trials import Method
 
 _PLACES = 2
+# Trials of a method that does not learn which are begun together; others begin as places become free.
+_MOST_PLACES = 1_000
 
 _METHODS: Mapping[str, Callable[[SearchSpec], Method]] = MappingProxyType(
     {
@@ -74,9 +76,9 @@ def default_places(spec: SearchSpec, partitions: int) -> int:
 
     Where results decide what is tried next, enough that no worker waits for one of them: a worker has
     a partition, and a trial that waits for its next one is another's. With more of them the best would
-    come to their last epochs only when all others do. Else all: those that there are then fill whatever
-    is free.
+    come to their last epochs only when all others do. Else all, up to some number: those that there are
+    then fill whatever is free, and the search begins as soon with many trials as with few.
     """
     if find_method(spec.method).learns:
         return min(_PLACES * partitions, most_trials(spec))
-    return most_trials(spec)
+    return min(_MOST_PLACES, most_trials(spec))

@@ -31,6 +31,8 @@ class Full(Method):
             "the next of the grid" if spec.method == GRID else f"proposed by {spec.method}"
         )
         self.full = spec.params["num_iterations"]
+        # Keys of trials that may have fewer epochs than there are; None where that is not known yet.
+        self._short: list[int] | None = []
 
     def total(self, configurations: float) -> float:
         """Epochs of all trials together."""
@@ -44,13 +46,21 @@ class Full(Method):
         self, trials: Mapping[int, Trial], affords: Affords = affords_all
     ) -> Start | Continue | None:
         """A trial that has fewer epochs than there are by now, or a new one."""
-        for trial in trials.values():
-            if trial.status == WAITING and trial.budget < self.full and not trial.is_adopted:
-                found = Continue(trial.mst_key, self.full, {}, f"goes on to epoch {self.full}")
-                if affords(found):
-                    return found
+        for key in self._shortened(trials):
+            found = Continue(key, self.full, {}, f"goes on to epoch {self.full}")
+            if trials[key].status == WAITING and affords(found):
+                return found
         start = Start(self.full, {}, self._reason)
         return start if self._left > 0 and affords(start) else None
+
+    def _shortened(self, trials: Mapping[int, Trial]) -> list[int]:
+        """Keys of trials that go on, or may, and have fewer epochs than there are: after an extension only."""
+        found = trials if self._short is None else self._short
+        self._short = [key for key in found if self._is_short(trials[key])]
+        return self._short
+
+    def _is_short(self, trial: Trial) -> bool:
+        return trial.is_open and trial.budget < self.full and not trial.is_adopted
 
     def started(self, trial: Trial) -> None:
         """One less is left."""
@@ -73,3 +83,4 @@ class Full(Method):
         """More trials, or more epochs of each."""
         self._left += params.get("num_configs", 0)
         self.full = max(self.full, params.get("num_iterations", 0))
+        self._short = None

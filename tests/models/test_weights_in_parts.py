@@ -1,0 +1,86 @@
+"""Weights go to the process that looks into a model in parts, so that no value of a statement doubles them."""
+
+from __future__ import annotations
+
+import resource
+from types import SimpleNamespace
+
+import numpy as np
+import psycopg2
+import pytest
+
+from cerebro_db.models import architectures
+from cerebro_db.postgres.sessions import Session
+from cerebro_db.server import joined
+from tests.security.conftest import NET
+
+
+class Watched:
+    """A session that keeps the sizes of values that are sent."""
+
+    def __init__(self, session: Session) -> None:
+        self.session, self.sizes = session, list[int]()
+
+    def run(self, sql: str, parameters: tuple[object, ...] = ()) -> object:
+        """The rows of a statement."""
+        self.sizes += [len(one) for one in parameters if isinstance(one, memoryview)]
+        return self.session.run(sql, parameters)
+
+
+WEIGHTS = np.arange(6, dtype="<f4").tobytes()
+
+
+@pytest.fixture
+def watched(db):
+    session = Session(db.dsn, "test")
+    session.run("SET search_path = pg_catalog")
+    yield Watched(session)
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("part", "sizes"), [(1, [1] * 24), (7, [7, 7, 7, 3]), (24, [24]), (2**24, [24])]
+)
+def test_no_value_is_larger_than_a_part(watched, monkeypatch, part, sizes):
+    monkeypatch.setattr(architectures, "PART_BYTES", part)
+    facts = architectures.inspect(watched, NET, WEIGHTS)
+    assert watched.sizes == sizes
+    assert facts == architectures.inspect(watched, NET, None)
+    with pytest.raises(Exception, match="weights"):
+        architectures.inspect(watched, NET, WEIGHTS[:-4])
+
+
+def test_no_weights_are_none_of_any_size(watched):
+    with pytest.raises(Exception, match="weights"):
+        architectures.inspect(watched, NET, b"")
+    assert watched.sizes == [0]
+
+
+def test_loaded_weights_are_what_was_given(db):
+    db.fetch("SELECT cerebro_load_model('in_parts', %s, %s)", (NET, psycopg2.Binary(WEIGHTS)))
+    assert bytes(db.value("SELECT model_weights FROM in_parts")) == WEIGHTS
+    assert 2 * architectures.PART_BYTES < 2**29  # as text, with room for the statement
+
+
+@pytest.mark.parametrize(
+    ("sizes", "bounds"),
+    [
+        ((10, 10), []),
+        ((2**20, 10), ["asked"]),
+        ((10, 2**25, 2**25), ["default"]),
+        ((2**20, 2**26), ["asked"]),
+    ],
+)
+def test_what_is_joined_is_bounded_like_what_computes(monkeypatch, sizes, bounds):
+    """A process whose first work it is gets the limit of the setting before it takes much."""
+    done: list[str] = []
+    monkeypatch.setattr(joined, "settings_of", lambda plpy: "asked")
+    monkeypatch.setattr(joined, "Settings", lambda: "default")
+    monkeypatch.setattr(joined, "limit_memory", done.append)
+    unlimited = resource.RLIM_INFINITY
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (unlimited, unlimited if not done else 1))
+    token, kept = None, {}
+    for size in sizes:
+        token = joined.join_state(SimpleNamespace(segment=None), kept, token, bytes(size))
+    assert done == bounds
+    assert len(joined.take_joined(kept, token)) == sum(sizes)
