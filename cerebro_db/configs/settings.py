@@ -30,6 +30,7 @@ class Settings:
     max_jobs_of_role: int = 2
     max_layers: int = 2_000
     max_parameters: int = 1_000_000_000
+    max_waiting_jobs_of_role: int = 1_000
     max_worker_mb: int = 0
     max_workers: int = 64
     peer_network: str = ""
@@ -62,6 +63,7 @@ DESCRIPTIONS = {
     "max_jobs_of_role": "most of these of one role",
     "max_layers": "most layers and operations of an architecture, nested ones counted",
     "max_parameters": "most parameters of an architecture, trainable or not",
+    "max_waiting_jobs_of_role": "most jobs of one role that have not ended, those that wait among them; a further one is refused",
     "max_worker_mb": "most megabytes that a worker may use, by an estimate before it works and by the kernel; 0 for a share of the memory of the machine",
     "max_workers": "most workers that all fits and predictions of a role may use together",
     "peer_network": "network in which trainers of several hosts exchange gradients, such as 10.1.0.0/16; empty for none: only those of one host do",
@@ -84,6 +86,7 @@ _RANGES = {
     "max_jobs_of_role": (0, 1_000),
     "max_layers": (1, 100_000),
     "max_parameters": (1, 10**12),
+    "max_waiting_jobs_of_role": (0, 1_000_000),
     "max_worker_mb": (0, 2**31),
     "max_workers": (1, 10_000),
     "state_chunk_kb": (1, 1_000_000),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cerebro_db.core.spec import TRAINING, VALIDATION
+from cerebro_db.errors import InvalidData
 
 if TYPE_CHECKING:
     from cerebro_db.configs.grids.grid import Grid
@@ -259,25 +260,75 @@ class SearchSpec:
 
     @classmethod
     def from_text(cls, text: str) -> SearchSpec:
-        """Reads the result of ``to_text``."""
-        value = json.loads(text)
+        """Reads the result of ``to_text``.
+
+        Raises:
+            InvalidData: it is something else, with the path of what is wrong.
+        """
+        value = _Stored(text)
         return cls(
-            method=value["method"],
-            params=value["params"],
-            space=Space.from_json(value["space"]),
-            objectives=tuple(Objective(**one) for one in value["objectives"]),
-            early_stopping=EarlyStopping(**value["early_stopping"]),
-            budget=Budget(**value["budget"]),
-            seed=value["seed"],
-            concurrency=value["concurrency"],
-            deterministic=value["deterministic"],
-            goal=value["goal"],
-            earlier=tuple(
-                Earlier(one["parameters"], one["epochs"], tuple(one["values"]))
-                for one in value["earlier"]
+            method=value.of("method", str),
+            params=value.of("params", dict),
+            space=value.made("space", Space.from_json),
+            objectives=value.made(
+                "objectives", lambda all_: tuple(Objective(**one) for one in all_)
             ),
-            measured=tuple(value.get("measured", ())),
-            shared_epochs=value.get("shared_epochs", 1),
-            given=value.get("given", {}),
-            replays=tuple(value.get("replays", ())),
+            early_stopping=value.made("early_stopping", lambda one: EarlyStopping(**one)),
+            budget=value.made("budget", lambda one: Budget(**one)),
+            seed=value.of("seed", int),
+            concurrency=value.of("concurrency", int),
+            deterministic=value.of("deterministic", bool),
+            goal=value.of("goal", str),
+            earlier=value.made("earlier", _earlier),
+            measured=tuple(value.of("measured", list, [])),
+            shared_epochs=value.of("shared_epochs", int, 1),
+            given=value.of("given", dict, {}),
+            replays=tuple(value.of("replays", list, [])),
         )
+
+
+_V = TypeVar("_V")
+
+
+class _Stored:
+    """The JSON of a search as a table has it, which may hold anything.
+
+    Args:
+        text: the JSON.
+    """
+
+    def __init__(self, text: str) -> None:
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise _not_ours("search", found)
+        self._value = found
+
+    def of(self, name: str, kind: type[_V], default: _V | None = None) -> _V:
+        """A part of a kind."""
+        found = self._value.get(name, default)
+        if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+            raise _not_ours(f"search.{name}", found)
+        return found
+
+    def made(self, name: str, make: Callable[[Any], _V]) -> _V:
+        """What is made of a part."""
+        found = self._value.get(name)
+        try:
+            return make(found)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            raise _not_ours(f"search.{name}", found) from None
+
+
+def _earlier(value: Any) -> tuple[Earlier, ...]:
+    return tuple(Earlier(one["parameters"], one["epochs"], tuple(one["values"])) for one in value)
+
+
+def _not_ours(path: str, found: Any) -> InvalidData:
+    shown = json.dumps(found)[:60]
+    return InvalidData(
+        f"{path}: the catalog has {shown} there; allowed: what Cerebro-DB has written",
+        hint="the row of the run was changed by hand; begin a new search",
+    )

@@ -198,6 +198,8 @@ def _of_database(dsn: str) -> Iterator[Finding]:
         yield Finding("database", "missing", error.message, error.hint or "name another: --dsn")
         return
     yield from server
+    if any(one.name == "pg_cron" and one.state == "ok" for one in server):
+        yield from _timers(dsn)
     if not installed:
         advice = f"cerebro install --dsn {_quoted(dsn)}"
         yield Finding("Cerebro-DB", "missing", f'not in database "{name}"', advice)
@@ -259,6 +261,66 @@ def _pg_cron(version: object, is_made: bool, major: str | None) -> Finding:
     return Finding("pg_cron", "optional", value, advice)
 
 
+def _timers(dsn: str) -> Iterator[Finding]:
+    """Findings about pg_cron's own tables: whether it runs, for whom, and how its last starts of ours ended."""
+    try:
+        with transaction(dsn) as connection:
+            orphans = rows(connection, queries.CRON_ORPHANS, "the jobs of pg_cron")
+            ((launchers,),) = rows(connection, queries.CRON_LAUNCHER, "the launcher of pg_cron")
+    except CerebroError as error:
+        yield Finding("timers of pg_cron", "warning", error.message, "connect as a superuser")
+        return
+    for number, job, role in orphans:
+        yield Finding(
+            "timers of pg_cron",
+            "missing",
+            f'job {number} ("{job}") is of role "{role}", which does not exist: pg_cron ends at it, and starts nothing more',
+            f"SELECT cron.alter_job({number}, username := 'ROLE') gives it to another role, SELECT cron.unschedule({number}) "
+            "drops it; pg_cron is started again with the server",
+        )
+    if not launchers:
+        yield Finding(
+            "launcher of pg_cron",
+            "missing",
+            "does not run, so that nothing is started; the server's log tells why",
+            "remove the cause, and restart the server",
+        )
+    yield from _last_starts(dsn)
+
+
+def _last_starts(dsn: str) -> Iterator[Finding]:
+    try:
+        with transaction(dsn) as connection:
+            found = rows(connection, queries.CRON_RUNS, "the last starts of pg_cron")
+    except CerebroError:  # an earlier pg_cron, which does not write them down
+        return
+    for job, status, message, start, is_late in found:
+        if status == "failed":
+            advice = "mend what the message says; cerebro.schedules shows when it starts next"
+            yield Finding(f'timer "{job}"', "warning", f"failed at {start}: {message}", advice)
+        elif is_late:
+            advice = (
+                "the server's log tells what pg_cron does; restart the server where it does nothing"
+            )
+            yield Finding(
+                f'timer "{job}"', "missing", f"is due each minute; last start {start}", advice
+            )
+
+
+def _schedules(dsn: str) -> Iterator[Finding]:
+    """Schedules that no timer has started when they were due."""
+    advice = {
+        "daemon": "start the program cerebro daemon (docs/jobs.md has a unit for systemd)",
+        "crontab": "look into the crontab or the systemd timer: cerebro schedule --print writes the line",
+        "pg_cron": "look at what is told of pg_cron here, and at cron.job_run_details",
+    }
+    with transaction(dsn) as connection:
+        found = rows(connection, queries.OVERDUE, "the schedules")
+    for owner, name, timer, due in found:
+        value = f"of {owner} was to start at {due}; its timer {timer} has not started it"
+        yield Finding(f'schedule "{name}"', "warning", value, advice[str(timer)])
+
+
 def _of_installation(dsn: str) -> Iterator[Finding]:
     try:
         report = installer.verify(dsn, Script())
@@ -272,6 +334,7 @@ def _of_installation(dsn: str) -> Iterator[Finding]:
         yield Finding("segments", "ok", f"the same on {report.segments}")
     for text in report.warnings:
         yield Finding("warning", "warning", text)
+    yield from _schedules(dsn)
     yield from _unowned(dsn)
 
 

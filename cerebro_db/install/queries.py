@@ -197,3 +197,25 @@ BEGIN
 END
 $$;
 """
+
+# Tables of pg_cron: it ends at a job whose role has another name, or is gone, and starts nothing more.
+CRON_ORPHANS = """
+SELECT j.jobid, coalesce(j.jobname, j.command), j.username FROM cron.job j
+ WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = j.username) ORDER BY 1
+"""
+CRON_LAUNCHER = """
+SELECT count(*) FROM pg_catalog.pg_stat_activity
+ WHERE backend_type = 'pg_cron launcher' OR application_name = 'pg_cron scheduler'
+"""
+# The last start of each timer of Cerebro-DB; a job that is new has none yet.
+CRON_RUNS = """
+SELECT j.jobname, d.status, d.return_message, d.start_time::text,
+       j.jobname = 'cerebro jobs' AND d.start_time < now() - interval '5 minutes'
+  FROM cron.job j
+  JOIN (SELECT DISTINCT ON (r.jobid) r.jobid, r.status, r.return_message, r.start_time
+          FROM cron.job_run_details r WHERE r.start_time IS NOT NULL ORDER BY r.jobid, r.runid DESC) d ON d.jobid = j.jobid
+ WHERE j.jobname LIKE 'cerebro %' ORDER BY 1
+"""
+OVERDUE = """
+SELECT s.owner, s.name, s.timer, s.next_start::text FROM cerebro.schedules s WHERE s.is_overdue ORDER BY 1, 2
+"""

@@ -6,6 +6,7 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from cerebro_db.configs.messages import plain_text
@@ -149,6 +150,14 @@ class Jobs:
             raise _undefined(job_id)
         return rows[0][0], rows[0][1]
 
+    def try_lock(self, job_id: int) -> bool:
+        """Have nobody begin with a job until the transaction ends; false where somebody drives it."""
+        sql = (
+            "SELECT pg_catalog.pg_try_advisory_xact_lock(j.lock_key) FROM cerebro._jobs j "
+            "WHERE j.job_id = %s"
+        )
+        return self._run(sql, [job_id]) == [(True,)]
+
     def of_run(self, run_id: int) -> list[int]:
         """Jobs of a run that have not ended."""
         rows = self._run(
@@ -226,16 +235,28 @@ class Schedules:
             raise UndefinedJob(f"name: got {name!r}; you have no schedule of that name")
         return found
 
-    def add(self, one: Schedule) -> None:
-        """Store a schedule; one of its name is gone."""
+    def add(self, one: Schedule, due: datetime) -> None:
+        """Store a schedule; one of its name is gone.
+
+        Args:
+            one: the schedule.
+            due: when it starts first.
+        """
         self._session.run(
-            "INSERT INTO cerebro._schedules (name, cron, calls, session, on_success, priority, timer) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s)",
+            "INSERT INTO cerebro._schedules (name, cron, calls, session, on_success, priority, timer, due) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
             [
                 one.name, one.cron, json.dumps(one.calls), json.dumps(one.session), one.on_success,
-                one.priority, one.timer,
+                one.priority, one.timer, due,
             ],
         )  # fmt: skip
+
+    def starts(self, name: str, due: datetime) -> None:
+        """Note when a schedule starts next. Until the transaction ends no other session starts it."""
+        self._session.run(
+            "UPDATE cerebro._schedules SET due = %s WHERE name = %s AND owner = cerebro._role()",
+            [due, name],
+        )
 
     def drop(self, name: str) -> None:
         """Forget a schedule of the caller."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from struct import pack
 
 from cerebro_db.configs.encodings import Encoding
 from cerebro_db.configs.images import check_ignores
@@ -25,6 +26,8 @@ from cerebro_db.postgres.session_settings import is_seen, seen_rows
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.scoring.prediction_models import Asked
 from cerebro_db.training.buffers import wire_bytes
+from cerebro_db.training.scores.id_fault import HINT as ID_HINT
+from cerebro_db.training.scores.id_fault import IdFault
 
 ROLE = "test_table"
 _RAW = "give the raw rows as test_table, or pack them with cerebro.cerebro_pack_validation and the training table"
@@ -95,6 +98,8 @@ class Rows:
         self, session: Session, dialect: PostgreSQL, asked: Asked, failure: StatementFailed
     ) -> CerebroError:
         """The error that names the row because of which a worker failed."""
+        if (beyond := self._beyond(session, dialect, asked, failure)) is not None:
+            return beyond
         statement = dialect.prediction.culprit(self.sql, asked.shapes)
         try:
             rows = session.run(statement, [asked.divisor] * len(asked.shapes))
@@ -120,6 +125,29 @@ class Rows:
             remedy(fault, got, shape, feature.column),
         )
 
+    def _beyond(
+        self, session: Session, dialect: PostgreSQL, asked: Asked, failure: StatementFailed
+    ) -> CerebroError | None:
+        """The error for an id beyond an embedding; None for another failure."""
+        fault = IdFault.of(failure.message)
+        if fault is None or fault.input_place is None or self.sql.image is not None:
+            return None
+        statement = dialect.prediction.row_with(self.sql, fault.input_place)
+        try:
+            rows = session.run(statement, (asked.divisor, fault.place + 1, fault.id))
+        except CerebroError:
+            session.recover()
+            return failure
+        if not rows:
+            return failure
+        number, row_id = rows[0]
+        where = dialect.prediction.named_row(number, self.sql.table)
+        names = ", ".join(one.name for one in self.ids)
+        column = self.features[fault.input_place].column.name
+        return InvalidData(
+            f"{where}, {names} = {row_id}: column {column!r}: {fault.at_place}", ID_HINT
+        )
+
 
 @dataclass(frozen=True)
 class Buffers:
@@ -141,8 +169,21 @@ class Buffers:
     def explained(
         self, session: Session, dialect: PostgreSQL, asked: Asked, failure: StatementFailed
     ) -> CerebroError:
-        """The error of the worker: packing has checked each row."""
-        return failure
+        """The error of the worker: packing has checked each row, but not what a model makes of it."""
+        fault = IdFault.of(failure.message)
+        if fault is None or fault.input_place is None:
+            return failure
+        (column, size), data = self.sql.columns[fault.input_place], pack("<f", fault.value)
+        statement = dialect.prediction.buffer_with(self.sql.table, column)
+        rows = session.run(statement, (size, 4 * fault.place + 1, data))
+        if not rows:
+            return failure
+        partition, buffer, row = rows[0]
+        return InvalidData(
+            f"partition_key = {partition}, buffer_id = {buffer}, row_number = {row}: column "
+            f"{column!r}: {fault.at_place}",
+            ID_HINT,
+        )
 
 
 def test_source(

@@ -157,11 +157,16 @@ def refuse_read_only(setting: str) -> None:
     """Refuse to write in a transaction that may not.
 
     Args:
-        setting: ``transaction_read_only`` of the caller.
+        setting: ``transaction_read_only`` of the caller, or that this is a standby.
 
     Raises:
         ReadOnlyTransaction: that is so.
     """
+    if setting == STANDBY:
+        raise ReadOnlyTransaction(
+            "this server is a hot standby, where nothing can be changed; allowed: at its primary",
+            hint="connect to the primary; here cerebro_wait and all views work",
+        )
     if setting == "on":
         raise ReadOnlyTransaction("the transaction is read-only; allowed: one that may write")
 
@@ -185,13 +190,15 @@ def _set(setting: tuple[str, str]) -> str:
     return f"pg_catalog.set_config('{name}', '{value}', true)"
 
 
+STANDBY = "standby"
 # Where the caller's path has names of others: every name has its schema.
-PATH_FACTS = """
+PATH_FACTS = f"""
        pg_catalog.current_schemas(true)::pg_catalog.text[] AS schemas,
        pg_catalog.current_schema()::pg_catalog.text AS first,
        (SELECT n.nspname::pg_catalog.text FROM pg_catalog.pg_namespace n
          WHERE n.oid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()) AS temporary,
-       pg_catalog.current_setting('transaction_read_only') AS read_only
+       CASE WHEN pg_catalog.pg_is_in_recovery() THEN '{STANDBY}'
+            ELSE pg_catalog.current_setting('transaction_read_only') END AS read_only
 """
 # What is set here, or by statements of a job for the rest of its transaction.
 _KEPT = (*DECIDING_SETTINGS, "lock_timeout")

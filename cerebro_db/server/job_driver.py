@@ -19,7 +19,7 @@ from cerebro_db.errors import (
 )
 from cerebro_db.postgres import drift
 from cerebro_db.postgres.catalog import GOING_ON, QUEUED, Catalog
-from cerebro_db.postgres.control import control_session, lock, transaction
+from cerebro_db.postgres.control import control_session, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.jobs import ENDS, Job, Jobs
 from cerebro_db.postgres.relations import CallerPath, SearchPath
@@ -32,7 +32,6 @@ from cerebro_db.runs.guards import status_after
 from cerebro_db.runs.promotion import promote_if_better
 from cerebro_db.server.job_calls import RESUME, RUN, Function, function_of, limits_of, made_in
 
-QUEUE = "queue of jobs"  # subject of the lock of who looks for room in it
 FORGET = "keep_runs"  # the call of a job that removes what is older than is kept
 _LOOK_SECONDS = 0.5
 # Until a session that holds the job is had again; a server that crashed takes some.
@@ -139,14 +138,12 @@ class JobDriver:
     def _taken(self, session: Session) -> bool:
         jobs = Jobs(session)
         job = jobs.job(self._job_id)
-        with transaction(session):
-            lock(session, QUEUE)
-            if jobs.course(job.job_id).stands in ENDS or not jobs.may_start(job.job_id):
-                return False
-            sql = "SELECT pg_catalog.pg_try_advisory_lock(%s)"
-            if not session.run(sql, (job.lock_key,))[0][0]:
-                return False
-            jobs.log(job.job_id, "started")
+        # Whoever starts jobs does so one after another (_start_jobs): there is room until this returns.
+        if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (job.lock_key,))[0][0]:
+            return False
+        if jobs.course(job.job_id).stands in ENDS or not jobs.may_start(job.job_id):
+            return False
+        jobs.log(job.job_id, "started")
         self._job = job
         return True
 

@@ -6,8 +6,9 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
@@ -20,8 +21,8 @@ from cerebro_db.errors import (
     WrongRunStatus,
 )
 from cerebro_db.postgres.catalog import GOING_ON, QUEUED, Catalog
-from cerebro_db.postgres.control import control_session, lock, transaction
-from cerebro_db.postgres.jobs import OPEN, Calls, Jobs, Schedule, Schedules
+from cerebro_db.postgres.control import control_session, transaction
+from cerebro_db.postgres.jobs import ENDS, OPEN, Calls, Jobs, Schedule, Schedules
 from cerebro_db.postgres.names import literal
 from cerebro_db.postgres.sessions import POLL_SECONDS, Session, StatementFailed
 from cerebro_db.runs.driver import queue_again
@@ -32,7 +33,7 @@ from cerebro_db.server.declarations import ATTENDED, Scheduled
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.host import Host, reached_as
 from cerebro_db.server.job_calls import RESUME, check_calls, function_of, resume_limits
-from cerebro_db.server.job_driver import QUEUE, JobDriver, session_of
+from cerebro_db.server.job_driver import JobDriver, session_of
 
 LOWEST, HIGHEST = -100, 100
 TIMERS = ("pg_cron", "crontab", "daemon")
@@ -241,16 +242,19 @@ def cancel(plpy: Any, gd: dict[str, Any], job_id: int | None) -> str:
 def _end_waiting(session: Session, job_id: int) -> None:
     """End a job that nobody drives, and its run."""
     with transaction(session):
-        lock(session, QUEUE)  # so that nobody begins with it meanwhile
         jobs = Jobs(session)
-        status, run_id = jobs.status(job_id)
-        if status not in ("queued", "interrupted"):
+        if not jobs.try_lock(job_id):  # so that nobody begins with it meanwhile
+            return
+        course = jobs.course(job_id)
+        if course.stands in ENDS:
             return
         who = session.run("SELECT current_user::text")[0][0]
-        jobs.log(job_id, "cancelled", run_id, f"cancelled by {who}")
-        if run_id is not None:
+        jobs.log(job_id, "cancelled", course.last_run, f"cancelled by {who}")
+        if course.last_run is not None:
             before = (*GOING_ON, QUEUED, "interrupted")
-            Catalog(session).run_stopped(run_id, "cancelled", f"cancelled by {who}", before)
+            Catalog(session).run_stopped(
+                course.last_run, "cancelled", f"cancelled by {who}", before
+            )
 
 
 # -- promotion -------------------------------------------------------------------
@@ -300,7 +304,7 @@ def schedule(
             _require_pg_cron(schedules, on_segments=host.dialect.rotation is not None)
         with transaction(session):
             _forget(schedules, one.name)
-            schedules.add(one)
+            schedules.add(one, _next_start(session, one))
             if one.timer == "pg_cron":
                 _plan(schedules, one)
 
@@ -322,7 +326,7 @@ def start_schedule(plpy: Any, gd: dict[str, Any], name: str | None) -> int | Non
         schedules, jobs = Schedules(session), Jobs(session)
         one = schedules.known(name)
         with transaction(session):
-            lock(session, f"schedule {one.name} of role {_role(session)}")
+            schedules.starts(one.name, _next_start(session, one))
             before = schedules.going_on(one.name)
             job_id = jobs.add(one.calls, one.session, one.priority, one.name, one.on_success)
             if before is None:
@@ -337,8 +341,23 @@ def start_schedule(plpy: Any, gd: dict[str, Any], name: str | None) -> int | Non
     return job_id
 
 
-def _role(session: Session) -> int:
-    return int(session.run("SELECT cerebro._role()::bigint")[0][0])
+def _next_start(session: Session, one: Schedule) -> datetime:
+    """When a schedule is to start next, by the clock of its timer."""
+    now = datetime.now().astimezone()
+    if one.timer == "pg_cron":
+        rows = session.run(
+            "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'cron.timezone'"
+        )
+        now = now.astimezone(_zone(str(rows[0][0]) if rows else "GMT"))
+    found: datetime = next(CronSim(one.cron, now))
+    return found
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        return UTC
 
 
 def _forget(schedules: Schedules, name: str) -> None:

@@ -23,6 +23,7 @@ from cerebro_db.training.partitions import Buffers, CacheKey, Partition, Partiti
 from cerebro_db.training.peers.parameter_server import Served
 from cerebro_db.training.peers.peers import Meeting
 from cerebro_db.training.program import LEARNING_RATE, Program, Recipe
+from cerebro_db.training.scores.id_fault import IdsBeyond
 from cerebro_db.training.scores.targets import TargetFacts
 
 
@@ -221,6 +222,8 @@ class Hop:
             return
         assert self._stream is not None
         self._task.buffers.check(buffer_id, features, targets)
+        if subepoch == 0:
+            self._check_ids(buffer_id, features)
         order = self._task.order.rows(subepoch, buffer_id, len(features))
         begun = self._passed - subepoch * self._task.buffers.total
         first, last = (max(bound - begun, 0) for bound in self._task.rows)
@@ -273,11 +276,23 @@ class Hop:
 
     def _train_whole(self, partition: Partition) -> None:
         chunk = self._task.rows_per_call
+        for buffer_id, (features, _) in zip(
+            self._task.buffers.ids, partition.pieces(), strict=True
+        ):
+            self._check_ids(buffer_id, features)
         for subepoch in range(self._task.recipe.fit_params.epochs):
             order = self._task.order.whole(subepoch, partition)[slice(*self._task.rows)]
             for start in range(0, len(order), chunk):
                 rows = order[start : start + chunk]
                 self._train(partition.features[rows], partition.targets[rows])
+
+    def _check_ids(self, buffer_id: int, features: np.ndarray) -> None:
+        """Refuse a row of a buffer with an id beyond an embedding."""
+        try:
+            self._program.check_ids(features)
+        except IdsBeyond as error:
+            where = f"row {error.row + 1} of buffer {buffer_id} of partition {self._task.order.partition_key}"
+            raise error.within(where) from None
 
     def _train(self, features: np.ndarray, targets: np.ndarray) -> None:
         self._tick()

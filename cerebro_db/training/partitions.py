@@ -32,6 +32,12 @@ class Buffers:
         """Rows of each buffer by id."""
         return dict(zip(self.ids, self.rows, strict=True))
 
+    def named(self, row: int) -> str:
+        """Words for a row of the partition, by its place from 0 in the order of the ids."""
+        ends = np.cumsum(self.rows)
+        place = int(np.searchsorted(ends, row, "right"))
+        return f"row {row + 1 - int(ends[place]) + self.rows[place]} of buffer {self.ids[place]}"
+
     def check(self, buffer_id: int, features: np.ndarray, targets: np.ndarray) -> None:
         """Refuse a buffer that has not as many rows as it should, features and targets alike.
 

@@ -30,6 +30,8 @@ from cerebro_db.training.architectures.naming import (
 )
 from cerebro_db.training.calls import ModelInputs, TotalLoss, Traced, alone, assign, read
 from cerebro_db.training.scalars import make_variable, scalars_of
+from cerebro_db.training.scores.id_fault import IdsBeyond
+from cerebro_db.training.scores.id_faults import EmbeddingIds
 from cerebro_db.training.scores.targets import TargetFacts, encode, encodings_for, parts
 from cerebro_db.training.state import AVERAGES, OPTIMIZER, WEIGHTS, State, of_model
 
@@ -115,6 +117,7 @@ class Program:
         self._copies = copies_of_weights(self.model, optimizer)
         self._fresh = {name: _fresh(name, v.numpy()) for name, v in self._variables.items()}
         self._inputs = ModelInputs(self.model)
+        self._ids = EmbeddingIds(self.model, self._inputs)
         wanted = [output.loss.target for output in recipe.outputs]
         self._encodings = encodings_for(recipe.targets, wanted, models.units_of(self.model))
         self._compile()
@@ -199,6 +202,15 @@ class Program:
         return {name: read(variable) for name, variable in self._variables.items()}
 
     # -- training ----------------------------------------------------------------
+    def check_ids(self, features: np.ndarray) -> None:
+        """Refuse ids beyond an embedding, for which compiled programs take some other row of it.
+
+        Raises:
+            IdsBeyond: with the first row that has one.
+        """
+        if (found := self._ids.fault(features)) is not None:
+            raise IdsBeyond(*found)
+
     def train(self, features: np.ndarray, targets: np.ndarray) -> float:
         """Train on rows in their order, batch by batch.
 

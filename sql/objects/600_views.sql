@@ -139,7 +139,8 @@ COMMENT ON VIEW cerebro.registered_functions IS
 {%- endset %}
 CREATE VIEW cerebro.runs WITH (security_barrier) AS
 SELECT r.run_id, cerebro._role_name(r.owner) AS owner, r.name, r.description,
-       CASE WHEN r.status IN ('starting', 'running') AND NOT EXISTS (
+       -- On a standby nobody sees the locks of the primary: there it is as the primary has written it down.
+       CASE WHEN r.status IN ('starting', 'running') AND NOT pg_is_in_recovery() AND NOT EXISTS (
                 SELECT 1 FROM pg_catalog.pg_locks l
                  WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
                    AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d
@@ -164,7 +165,7 @@ SELECT r.run_id, cerebro._role_name(r.owner) AS owner, r.name, r.description,
     END IF;
 END
 $runs$;
-COMMENT ON VIEW cerebro.runs IS 'Your runs, or every run for members of cerebro_admin: what was asked for, its status, its manifest. A run whose driver is gone is interrupted.';
+COMMENT ON VIEW cerebro.runs IS 'Your runs, or every run for members of cerebro_admin: what was asked for, its status, its manifest. A run whose driver is gone is interrupted; on a hot standby, which does not see drivers, it is as the primary has it written down.';
 
 CREATE VIEW cerebro.hops WITH (security_barrier) AS
 SELECT h.run_id, h.mst_key, h.epoch, h.position, h.partition_key, h.worker, h.pid, h.started,

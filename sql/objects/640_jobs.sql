@@ -2,6 +2,7 @@
 {%- set ends = "('finished', 'failed', 'cancelled', 'paused', 'skipped')" %}
 {%- set stands = "('queued', 'started', 'finished', 'failed', 'cancelled', 'paused', 'skipped')" %}
 {%- macro called(calls) %}concat_ws(', '{% for place in range(6) %}, {{ calls }} -> {{ place }} ->> 0{% endfor %}, CASE WHEN json_array_length({{ calls }}) > 6 THEN '...' END){% endmacro %}
+{%- set owner_type = 'oid' %}
 {%- set views = ['job_log', 'jobs', 'schedules', '_old_runs', '_schedules', '_job_events', '_jobs'] %}
 {#- They are dropped in 600_views.sql, before the views that they look into. #}
 
@@ -23,26 +24,72 @@ SELECT s.* FROM cerebro.catalog_schedules s
   WITH CASCADED CHECK OPTION;
 COMMENT ON VIEW cerebro._schedules IS 'Internal: the schedules that the caller may see.';
 
--- Whose a job is, and what was asked for, is written once.
-GRANT SELECT, INSERT (calls, session, priority, schedule, on_success, lock_key), DELETE ON cerebro._jobs TO cerebro_user;
-GRANT SELECT, INSERT (job_id, action, run_id, message), DELETE ON cerebro._job_events TO cerebro_user;
-GRANT SELECT, INSERT (name, cron, calls, session, on_success, priority, timer), DELETE ON cerebro._schedules
-    TO cerebro_user;
+-- Whose a job is, and what was asked for, is written once. Whatever is written passes the triggers below.
+GRANT SELECT, INSERT (calls, session, priority, schedule, on_success, lock_key) ON cerebro._jobs TO cerebro_user;
+GRANT SELECT, INSERT (job_id, action, run_id, message) ON cerebro._job_events TO cerebro_user;
+GRANT SELECT, INSERT (name, cron, calls, session, on_success, priority, timer, due), UPDATE (due), DELETE
+    ON cerebro._schedules TO cerebro_user;
+
+CREATE OR REPLACE FUNCTION cerebro._open_jobs(owner {{ owner_type }}) RETURNS bigint
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT count(*) FROM cerebro.catalog_jobs j WHERE NOT j.ended AND j.owner = $1
+$$;
+ALTER FUNCTION cerebro._open_jobs({{ owner_type }}) OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._open_jobs({{ owner_type }}) IS 'Internal: how many jobs of a role have not ended.';
+
+-- A trigger, so that an event and what follows from it are one: no job that has ended is looked at any more.
+CREATE OR REPLACE FUNCTION cerebro._job_ends() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE cerebro.catalog_jobs AS j SET ended = true WHERE j.job_id = NEW.job_id AND NOT j.ended;
+    RETURN NULL;
+END
+$$;
+ALTER FUNCTION cerebro._job_ends() OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._job_ends() IS 'Internal: notes that a job has ended.';
+DROP TRIGGER IF EXISTS job_ends ON cerebro.catalog_job_events;
+DO $ends$
+BEGIN
+    IF NOT {{ has_segments }} THEN
+        CREATE TRIGGER job_ends AFTER INSERT ON cerebro.catalog_job_events
+            FOR EACH ROW WHEN (NEW.action IN {{ ends }}) EXECUTE PROCEDURE cerebro._job_ends();
+        -- Those that ended before there was this trigger.
+        UPDATE cerebro.catalog_jobs AS j SET ended = true
+         WHERE NOT j.ended AND EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
+                                        WHERE e.job_id = j.job_id AND e.action IN {{ ends }});
+    END IF;
+END
+$ends$;
 
 -- Nobody is put before others but by an administrator; and where tables lie on segments, options of views are not
 -- looked at.
 CREATE OR REPLACE FUNCTION cerebro._check_job() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    waiting bigint;
+    most    bigint;
 BEGIN
     IF NEW.priority > 0 AND NOT pg_catalog.pg_has_role('cerebro_admin', 'USAGE') THEN
         RAISE EXCEPTION USING ERRCODE = '42501',
             MESSAGE = pg_catalog.format('priority: got %s; allowed: -100 to 0', NEW.priority),
             HINT = 'members of cerebro_admin may put jobs before those of others, up to 100';
     END IF;
+    -- What the database itself writes down (cerebro_work) is not counted.
+    IF TG_TABLE_NAME = 'catalog_jobs' AND current_user <> 'cerebro_owner' AND NOT {{ has_segments }} THEN
+        waiting := cerebro._open_jobs(NEW.owner);
+        most := (SELECT s.value::bigint FROM cerebro.settings s WHERE s.name = 'max_waiting_jobs_of_role');
+        IF waiting >= most THEN
+            RAISE EXCEPTION USING ERRCODE = '53400',
+                MESSAGE = pg_catalog.format('got a job beside %s of this role that have not ended; allowed: %s, the setting '
+                                            'max_waiting_jobs_of_role', waiting, most),
+                HINT = 'wait until some have ended, or cancel some: SELECT cerebro.cerebro_cancel_job(job_id)';
+        END IF;
+    END IF;
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION cerebro._check_job() IS 'Internal: refuses a priority that is for administrators.';
+COMMENT ON FUNCTION cerebro._check_job() IS
+'Internal: refuses a priority that is for administrators, and more jobs of a role than may wait.';
 DROP TRIGGER IF EXISTS check_job ON cerebro.catalog_jobs;
 CREATE TRIGGER check_job BEFORE INSERT ON cerebro.catalog_jobs
     FOR EACH ROW EXECUTE PROCEDURE cerebro._check_job();
@@ -128,6 +175,8 @@ WITH last AS (
     SELECT j.*, l.action, l.message, l.logged, r.run_id, coalesce(s.attempts, 0) AS attempts, s.first, s.latest,
            CASE WHEN l.action IN {{ ends }} THEN l.action
                 WHEN j.lock_key = ANY ((SELECT cerebro._held_locks())::bigint[]) THEN 'running'
+                -- On a standby nobody sees the locks of the primary, and nothing is interrupted by that.
+                WHEN l.action = 'started' AND pg_is_in_recovery() THEN 'running'
                 WHEN l.action = 'started' THEN 'interrupted'
                 ELSE 'queued'
            END AS status
@@ -135,10 +184,17 @@ WITH last AS (
       LEFT JOIN last l ON l.job_id = j.job_id
       LEFT JOIN runs r ON r.job_id = j.job_id
       LEFT JOIN starts s ON s.job_id = j.job_id
-), waiting AS (
-    SELECT w.job_id, row_number() OVER (ORDER BY w.status, w.priority DESC, w.job_id) AS place,
-           row_number() OVER (PARTITION BY w.owner ORDER BY w.status, w.priority DESC, w.job_id) AS place_of_role
+), turns AS (
+    SELECT w.job_id, w.priority, w.status,
+           row_number() OVER (PARTITION BY w.owner ORDER BY w.status, w.priority DESC, w.job_id) AS place_of_role,
+           (SELECT count(*) FROM every g WHERE g.status = 'running' AND g.owner = w.owner) AS going,
+           (SELECT max(g.latest) FROM every g WHERE g.owner = w.owner) AS last_start
       FROM every w WHERE w.status IN ('interrupted', 'queued')
+), waiting AS (
+    SELECT t.job_id, t.place_of_role,
+           row_number() OVER (ORDER BY t.priority DESC, t.going + t.place_of_role, t.last_start NULLS FIRST, t.status,
+                                       t.job_id) AS place
+      FROM turns t
 ), lasting AS (
     SELECT extract(epoch FROM avg(t.logged - t.first)) AS seconds
       FROM (SELECT x.logged, x.first FROM every x WHERE x.status = 'finished' AND x.first IS NOT NULL
@@ -228,13 +284,16 @@ COMMENT ON VIEW cerebro.job_log IS 'What became of each job, and what it has tol
 CREATE VIEW cerebro.schedules WITH (security_barrier) AS
 SELECT cerebro._role_name(s.owner) AS owner, s.name, s.cron, s.timer,
        {{ called('s.calls') }} AS call, s.calls, s.on_success,
-       s.priority, s.created, j.job_id AS last_job_id, j.status AS last_status, j.submitted AS last_start
+       s.priority, s.created, j.job_id AS last_job_id, j.status AS last_status, j.submitted AS last_start,
+       j.finished AS last_end, s.due AS next_start,
+       -- A timer looks once a minute; what is later than that was not started by it.
+       s.due < now() - interval '5 minutes' AS is_overdue
   FROM cerebro._schedules s
-  LEFT JOIN (SELECT DISTINCT ON (o.owner, o.schedule) o.owner, o.schedule, o.job_id, o.status, o.submitted
+  LEFT JOIN (SELECT DISTINCT ON (o.owner, o.schedule) o.owner, o.schedule, o.job_id, o.status, o.submitted, o.finished
                FROM cerebro.jobs o WHERE o.schedule IS NOT NULL ORDER BY o.owner, o.schedule, o.job_id DESC) j
     ON j.owner = cerebro._role_name(s.owner) AND j.schedule = s.name;
 COMMENT ON VIEW cerebro.schedules IS
-'Your schedules, or all of them for members of cerebro_admin, with the last start of each.';
+'Your schedules, or all of them for members of cerebro_admin: the last start of each, and the next one. is_overdue: the next start is more than five minutes late, so that its timer (pg_cron, crontab, cerebro daemon) does not run, or may not start it; NULL where that is not known.';
 
 -- What nobody needs any more: not what the registry tells of, whoever has registered it.
 CREATE VIEW cerebro._old_runs WITH (security_barrier) AS
@@ -275,61 +334,95 @@ RETURNS boolean LANGUAGE plpython3u AS {{ udf('_start_job') }};
 COMMENT ON FUNCTION cerebro._start_job(bigint, text) IS
 'Internal: starts a driver that goes on with a job as its owner. Only the owner of the catalog may call it.';
 
--- The one way to it: what is started is read from the catalog, and as whom.
+-- The one way to it: what is started is read from the catalog, and as whom. One at a time looks for room: by a lock that
+-- nobody else can take, and which is let go before this returns, so that no transaction of a caller can keep it. Roles
+-- have their turns: the second job of one comes after the first ones of all others, and who was served last comes last.
 CREATE OR REPLACE FUNCTION cerebro._start_jobs() RETURNS integer
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
 DECLARE
     held    bigint[];
     tried   bigint[] := '{}';
-    full_of oid[];
+    failing {{ owner_type }}[] := '{}';
     most    bigint;
     of_role bigint;
     going   bigint;
     next    record;
     started integer := 0;
+    failed  bigint[] := '{}';
+    whys    text[] := '{}';
 BEGIN
-    IF pg_is_in_recovery() OR NOT EXISTS (SELECT 1 FROM cerebro.catalog_jobs j
-                    WHERE NOT EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
-                                       WHERE e.job_id = j.job_id AND e.action IN {{ ends }})) THEN
+    IF pg_is_in_recovery() OR NOT EXISTS (
+            SELECT 1 FROM cerebro.catalog_jobs j
+             WHERE NOT j.ended AND NOT EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
+                                                WHERE e.job_id = j.job_id AND e.action IN {{ ends }})) THEN
         RETURN 0;
     END IF;
     most := (SELECT s.value::bigint FROM cerebro.settings s WHERE s.name = 'max_jobs');
     of_role := (SELECT s.value::bigint FROM cerebro.settings s WHERE s.name = 'max_jobs_of_role');
-    LOOP
-        held := cerebro._held_locks();
-        SELECT coalesce(sum(least(o.jobs, of_role)), 0), array_agg(CASE WHEN o.jobs >= of_role THEN o.owner END)
-          INTO going, full_of
-          FROM (SELECT j.owner, count(*) AS jobs FROM cerebro.catalog_jobs j
-                 WHERE j.lock_key = ANY (held) GROUP BY j.owner) o;
-        EXIT WHEN going >= most OR of_role = 0;
-        SELECT j.job_id, r.rolname::text AS role, j.owner INTO next
-          FROM cerebro.catalog_jobs j
-          LEFT JOIN pg_catalog.pg_roles r ON r.oid = j.owner
-         WHERE NOT EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
-                            WHERE e.job_id = j.job_id AND e.action IN {{ ends }})
-           AND NOT j.lock_key = ANY (held) AND NOT j.job_id = ANY (tried)
-           AND j.owner = ANY (coalesce(full_of, '{}')) IS NOT TRUE
-         ORDER BY EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
-                           WHERE e.job_id = j.job_id AND e.action = 'started') DESC, j.priority DESC, j.job_id
-         LIMIT 1;
-        EXIT WHEN next.job_id IS NULL;
-        tried := tried || next.job_id;
-        BEGIN
-            IF next.role IS NULL THEN
-                RAISE EXCEPTION USING ERRCODE = '42704', MESSAGE = 'the role that submitted it was dropped';
-            END IF;
-            IF cerebro._start_job(next.job_id, next.role) THEN
-                started := started + 1;
-            END IF;
-        EXCEPTION WHEN OTHERS THEN
-            -- Where there is no room, or the server is about to end, it waits for a later time.
-            IF left(SQLSTATE, 2) IN ('40', '53', '55', '57', 'YC') THEN
-                RAISE WARNING USING ERRCODE = SQLSTATE, MESSAGE = format('job %s was not started: %s', next.job_id, SQLERRM),
-                    HINT = 'it stays in the queue, and is tried again';
-                EXIT;
-            END IF;
-            PERFORM cerebro._job_failed(next.job_id, regexp_replace(SQLERRM, '^cerebro: ', ''));
-        END;
+    BEGIN
+        LOCK TABLE cerebro.catalog_queue IN EXCLUSIVE MODE;
+        LOOP
+            held := cerebro._held_locks();
+            going := (SELECT coalesce(sum(least(o.jobs, of_role)), 0)
+                        FROM (SELECT count(*) AS jobs FROM cerebro.catalog_jobs j
+                               WHERE j.lock_key = ANY (held) GROUP BY j.owner) o);
+            EXIT WHEN going >= most OR of_role = 0;
+            SELECT w.job_id, w.owner, w.role INTO next FROM (
+                SELECT j.job_id, j.owner, r.rolname::text AS role, j.priority, j.begun,
+                       coalesce(g.jobs, 0) AS going, s.last_start,
+                       row_number() OVER (PARTITION BY j.owner ORDER BY j.begun DESC, j.priority DESC, j.job_id) AS place
+                  FROM (SELECT a.job_id, a.owner, a.priority, a.lock_key,
+                               EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
+                                        WHERE e.job_id = a.job_id AND e.action = 'started') AS begun
+                          FROM cerebro.catalog_jobs a
+                         WHERE NOT a.ended AND NOT EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
+                                                            WHERE e.job_id = a.job_id AND e.action IN {{ ends }})) j
+                  LEFT JOIN (SELECT o.owner, count(*) AS jobs FROM cerebro.catalog_jobs o
+                              WHERE o.lock_key = ANY (held) GROUP BY o.owner) g ON g.owner = j.owner
+                  LEFT JOIN (SELECT l.owner, max(l.event_id) AS last_start
+                               FROM (SELECT x.owner, e.event_id FROM cerebro.catalog_job_events e
+                                       JOIN cerebro.catalog_jobs x ON x.job_id = e.job_id
+                                      WHERE e.action = 'started' ORDER BY e.event_id DESC LIMIT 100) l
+                              GROUP BY l.owner) s ON s.owner = j.owner
+                  LEFT JOIN pg_catalog.pg_roles r ON r.oid = j.owner
+                 WHERE NOT j.lock_key = ANY (held) AND NOT j.job_id = ANY (tried) AND NOT j.owner = ANY (failing)) w
+             WHERE w.going < of_role
+             ORDER BY w.priority DESC, w.going + w.place, w.last_start NULLS FIRST, w.begun DESC, w.job_id
+             LIMIT 1;
+            EXIT WHEN next.job_id IS NULL;
+            tried := tried || next.job_id;
+            BEGIN
+                IF next.role IS NULL THEN
+                    RAISE EXCEPTION USING ERRCODE = '42704', MESSAGE = 'the role that submitted it was dropped';
+                END IF;
+                IF cerebro._start_job(next.job_id, next.role) THEN
+                    started := started + 1;
+                END IF;
+            EXCEPTION WHEN OTHERS THEN
+                -- Where there is no room, or the server is about to end, it waits for a later time. A connection limit of
+                -- the role, for example, is no reason for others to wait.
+                IF left(SQLSTATE, 2) IN ('40', '53', '55', '57', 'YC') THEN
+                    RAISE WARNING USING ERRCODE = SQLSTATE,
+                        MESSAGE = format('job %s was not started: %s', next.job_id, SQLERRM),
+                        HINT = 'it stays in the queue, and is tried again; jobs of other roles go on';
+                    EXIT WHEN left(SQLSTATE, 2) = '57';
+                    failing := failing || next.owner;
+                ELSE
+                    failed := failed || next.job_id;
+                    whys := whys || regexp_replace(SQLERRM, '^cerebro: ', '');
+                END IF;
+            END;
+        END LOOP;
+        -- With what is rolled back here the lock goes; drivers have sessions of their own.
+        RAISE EXCEPTION USING ERRCODE = 'YC099', MESSAGE = 'the lock of the queue is let go';
+    EXCEPTION
+    WHEN lock_not_available THEN
+        NULL;  -- somebody else starts jobs, these among them
+    WHEN SQLSTATE 'YC099' THEN
+        NULL;
+    END;
+    FOR place IN 1 .. coalesce(array_length(failed, 1), 0) LOOP
+        PERFORM cerebro._job_failed(failed[place], whys[place]);
     END LOOP;
     RETURN started;
 END
@@ -366,6 +459,9 @@ DECLARE
     number  bigint;
     started integer := cerebro._start_jobs();
 BEGIN
+    IF pg_is_in_recovery() THEN  -- the primary does all that follows
+        RETURN 0;
+    END IF;
     -- A timer that may not call as the owner of a schedule leaves no job: that is told here, once a day.
     FOR another IN
         SELECT w.* FROM (

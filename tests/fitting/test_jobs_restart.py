@@ -20,6 +20,7 @@ from reasons import EMBEDDED_ONLY
 from servers import connected
 
 from cerebro_db.install import installer
+from cerebro_db.install.doctor import examine
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.postgres import find
 from cerebro_db.install.script import Script
@@ -360,12 +361,82 @@ def test_pg_cron_has_started_the_schedule(sql: Sql) -> None:
     job_id = until(
         lambda: sql.value("SELECT min(job_id) FROM cerebro.jobs WHERE schedule = 'each minute'"), 70
     )
+    name, next_start, is_overdue = sql.row(
+        "SELECT name, next_start > last_start, is_overdue FROM cerebro.schedules WHERE name = 'each minute'"
+    )
+    assert (name, next_start, is_overdue) == ("each minute", True, False)
     sql.run("SELECT cerebro_unschedule('each minute')")
     assert sql.value("SELECT count(*) FROM cron.job WHERE jobname = 'cerebro each minute'") == 0
     ended(sql, job_id)
     columns = "name, version"
     found = sql.fetch(f"SELECT {columns} FROM cerebro.registered_versions WHERE name = 'nightly'")
     assert ("nightly", 1) in found
+
+
+def found(home: Home, name: str) -> list[tuple[str, str, str]]:
+    """What doctor finds about something."""
+    told = examine(home.dsn, None)
+    return [(one.state, one.value, one.advice or "") for one in told if name in one.name]
+
+
+@needs_pg_cron
+def test_doctor_looks_at_what_pg_cron_does(home: Home, sql: Sql) -> None:
+    """A role that is renamed ends its launcher, and with it all schedules of the server."""
+    assert found(home, "of pg_cron") == []
+    sql.run("CREATE ROLE cron_eve LOGIN; GRANT USAGE ON SCHEMA cron TO cron_eve")
+    sql.run("SET SESSION AUTHORIZATION cron_eve")
+    number = sql.value("SELECT cron.schedule('eve', '* * * * *', 'SELECT 1')")
+    sql.run("RESET SESSION AUTHORIZATION; ALTER ROLE cron_eve RENAME TO cron_renamed")
+    ((state, value, advice),) = found(home, "timers of pg_cron")
+    assert state == "missing"
+    assert f'job {number} ("eve") is of role "cron_eve", which does not exist' in value
+    assert f"SELECT cron.unschedule({number})" in advice
+    sql.run("DELETE FROM cron.job WHERE jobname = 'eve'")
+    assert found(home, "timers of pg_cron") == []
+    # Its own record of what it starts: nothing for ten minutes, or an error.
+    sql.run(
+        "INSERT INTO cron.job_run_details (jobid, runid, status, return_message, start_time) "
+        "SELECT jobid, 1000000, 'succeeded', '1 row', now() - interval '10 minutes' FROM cron.job "
+        "WHERE jobname = 'cerebro jobs'"
+    )
+    ((state, value, _),) = found(home, 'timer "cerebro jobs"')
+    assert (state, value.startswith("is due each minute; last start")) == ("missing", True)
+    sql.run(
+        "UPDATE cron.job_run_details SET status = 'failed', return_message = 'no way' WHERE runid = 1000000"
+    )
+    ((state, value, _),) = found(home, 'timer "cerebro jobs"')
+    assert (state, value.endswith(": no way")) == ("warning", True)
+    sql.run("DELETE FROM cron.job_run_details WHERE runid = 1000000")
+    sql.run("REVOKE USAGE ON SCHEMA cron FROM cron_renamed; DROP ROLE cron_renamed")
+
+
+@pytest.mark.parametrize("timer", ["daemon", "crontab"])
+def test_a_schedule_that_no_timer_starts_is_overdue(home: Home, sql: Sql, timer: str) -> None:
+    name = f"late {timer}"
+    sql.run(SCHEDULE, (name, "*/5 * * * *", calls(), None, timer))
+    due = (
+        "SELECT next_start > now(), next_start < now() + interval '5 minutes', is_overdue, last_end "
+        "FROM cerebro.schedules WHERE name = %s"
+    )
+    assert sql.row(due, (name,)) == (True, True, False, None)
+    assert found(home, f'schedule "{name}"') == []
+    sql.run(
+        "UPDATE cerebro.catalog_schedules SET due = now() - interval '6 minutes' WHERE name = %s",
+        (name,),
+    )
+    assert sql.value("SELECT is_overdue FROM cerebro.schedules WHERE name = %s", (name,)) is True
+    ((state, value, advice),) = found(home, f'schedule "{name}"')
+    assert (state, f"its timer {timer} has not started it" in value) == ("warning", True)
+    assert {"daemon": "cerebro daemon", "crontab": "cerebro schedule --print"}[timer] in advice
+    sql.run("SELECT cerebro_set('max_jobs', '0')")
+    try:
+        job_id = sql.value("SELECT cerebro_start_schedule(%s)", (name,))
+        assert sql.row(due, (name,))[:3] == (True, True, False)
+        sql.run("SELECT cerebro_cancel_job(%s)", (job_id,))
+    finally:
+        sql.run("SELECT cerebro_set('max_jobs', NULL)")
+    assert sql.value("SELECT last_end IS NOT NULL FROM cerebro.schedules WHERE name = %s", (name,))
+    sql.run("SELECT cerebro_unschedule(%s)", (name,))
 
 
 def test_a_schedule_that_its_role_may_not_start_is_told(sql: Sql) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pace import stretched
 
+from cerebro_db.postgres.control import lock_key
 from tests.security.conftest import Person, Recruit, make_tables
 
 FIT = (
@@ -173,4 +174,88 @@ def test_hostile_events_of_ones_own_harm_nobody_else(
     ended = "INSERT INTO cerebro._job_events (job_id, action) VALUES (%s, 'cancelled')"
     for (job_id,) in bob.rows("SELECT job_id FROM cerebro._jobs"):
         bob.rows(ended, (job_id,))
+    alice.rows("SELECT cerebro_drop_run(%s)", (run_id,))
+
+
+def test_a_role_that_has_no_connection_keeps_nobody_from_working(
+    root: Person, alice: Person, eve: Person, halted: None
+) -> None:
+    """Its job is first in the queue, and stays there."""
+    waits = eve.value(FIT, ("no_connection", 1, 0))
+    run_id = alice.value(FIT, ("behind_eve", 1, 0))
+    root.rows(f"ALTER ROLE {eve.sql_name} CONNECTION LIMIT 0")
+    begin(root)
+    assert alice.value("SELECT cerebro_wait(%s, '300 s')", (run_id,)) == "finished"
+    status = "SELECT status FROM cerebro.jobs WHERE run_id = %s"
+    assert root.value(status, (waits,)) == "queued"
+    root.rows(f"ALTER ROLE {eve.sql_name} CONNECTION LIMIT -1")
+    assert eve.value("SELECT cerebro_wait(%s, '300 s')", (waits,)) == "finished"
+    alice.rows("SELECT cerebro_drop_run(%s)", (run_id,))
+
+
+def test_roles_have_their_turns(root: Person, alice: Person, bob: Person, halted: None) -> None:
+    many = [bob.value(FIT, (f"many_{number}", 1, 0)) for number in range(4)]
+    one = alice.value(FIT, ("one_job", 1, 0))
+    everyone = ([*many, one],)
+    places = "SELECT run_id FROM cerebro.jobs WHERE run_id = ANY (%s) ORDER BY place"
+    told = [run_id for (run_id,) in root.rows(places, everyone)]
+    # The first of each role, beginning with whose jobs were not started last; then the others.
+    assert (set(told[:2]), told[2:]) == ({many[0], one}, many[1:])
+    root.rows("SELECT cerebro.cerebro_set('max_jobs', '1')")
+    root.rows("SELECT cerebro.cerebro_work()")
+    for run_id, person in ((one, alice), *((run_id, bob) for run_id in many)):
+        assert person.value("SELECT cerebro_wait(%s, '300 s')", (run_id,)) == "finished"
+    started = "SELECT run_id FROM cerebro.jobs WHERE run_id = ANY (%s) ORDER BY started"
+    assert [run_id for (run_id,) in root.rows(started, everyone)] == told
+    for run_id, person in ((one, alice), *((run_id, bob) for run_id in many)):
+        person.rows("SELECT cerebro_drop_run(%s)", (run_id,))
+
+
+def test_so_many_jobs_of_a_role_may_wait(
+    root: Person, alice: Person, bob: Person, halted: None
+) -> None:
+    root.rows("SELECT cerebro.cerebro_set('max_waiting_jobs_of_role', '2')")
+    try:
+        runs = [bob.value(FIT, (f"waits_{number}", 1, 0)) for number in range(2)]
+        runs_before = bob.value("SELECT count(*) FROM cerebro.runs")
+        error = bob.refused(FIT, ("waits_too", 1, 0))
+        assert error.pgcode == "53400"
+        assert "allowed: 2, the setting max_waiting_jobs_of_role" in str(error)
+        assert bob.value("SELECT count(*) FROM cerebro.runs") == runs_before
+        raw = "INSERT INTO cerebro._jobs (calls, session, lock_key) VALUES ('[]', '{}', 77)"
+        assert bob.refused(raw).pgcode == "53400"
+        others = alice.value(FIT, ("of_alice", 1, 0))
+        for run_id, person in ((others, alice), *((run_id, bob) for run_id in runs)):
+            assert person.value("SELECT cerebro_cancel(%s)", (run_id,)) == "cancelled"
+            person.rows("SELECT cerebro_drop_run(%s)", (run_id,))
+        bob.value(FIT, ("waits_now", 1, 0))
+    finally:
+        root.rows("SELECT cerebro.cerebro_set('max_waiting_jobs_of_role', NULL)")
+        for (job_id,) in bob.rows("SELECT job_id FROM cerebro.jobs WHERE status = 'queued'"):
+            bob.rows("SELECT cerebro_cancel_job(%s)", (job_id,))
+
+
+def test_nobody_holds_up_the_queue(root: Person, alice: Person, bob: Person, halted: None) -> None:
+    """No transaction keeps its lock, no lock of an earlier version counts, and nobody removes rows."""
+    for table in ("catalog_queue", "catalog_jobs", "_jobs", "_job_events"):
+        for mode in ("SHARE", "EXCLUSIVE", "ACCESS EXCLUSIVE"):
+            assert bob.refused(f"LOCK TABLE cerebro.{table} IN {mode} MODE").pgcode in (
+                "25P01", "42501",
+            )  # fmt: skip
+            bob.rows("BEGIN")
+            assert bob.refused(f"LOCK TABLE cerebro.{table} IN {mode} MODE").pgcode == "42501"
+            bob.rows("ROLLBACK")
+    for statement in ("DELETE FROM cerebro._jobs", "DELETE FROM cerebro._job_events",
+                      "UPDATE cerebro._jobs SET priority = 0", "UPDATE cerebro._jobs SET ended = true"):  # fmt: skip
+        assert bob.refused(statement).pgcode == "42501"
+    bob.rows("SELECT pg_advisory_lock(%s)", (lock_key("queue of jobs"),))
+    run_id = alice.value(FIT, ("not_held_up", 1, 0))
+    bob.rows("BEGIN")
+    bob.rows("SELECT cerebro._start_jobs(), cerebro.cerebro_work()")
+    try:
+        begin(root)
+        assert alice.value("SELECT cerebro_wait(%s, '300 s')", (run_id,)) == "finished"
+    finally:
+        bob.rows("ROLLBACK")
+        bob.rows("SELECT pg_advisory_unlock_all()")
     alice.rows("SELECT cerebro_drop_run(%s)", (run_id,))

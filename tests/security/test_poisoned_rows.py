@@ -218,3 +218,21 @@ def test_an_administrator_stops_and_forgets_runs_of_others(
     ) == [("cancelled", None)]
     dave.rows("SELECT cerebro.cerebro_drop_run(%s)", (run,))
     assert root.rows("SELECT FROM cerebro.catalog_runs WHERE run_id = %s", (run,)) == []
+
+
+@pytest.mark.parametrize(
+    ("search", "path"),
+    [("[]", "search"), ("1", "search"), ("{}", "search.method"), ('{"method": 7}', "search.method"),
+     ('{"method": "random", "params": []}', "search.params"),
+     ('{"method": "random", "params": {}, "space": {"model_ids": 1}}', "search.space")],
+)  # fmt: skip
+def test_a_search_that_was_changed_by_hand_is_refused_with_the_path(
+    eve: Person, root: Person, run: int, search: str, path: str
+) -> None:
+    root.rows("UPDATE cerebro.catalog_runs SET search = %s WHERE run_id = %s", (search, run))
+    for call in ("cerebro_best", "cerebro_extend", "cerebro_resume"):
+        error = eve.refused(f"SELECT * FROM cerebro.{call}({run})")
+        assert error.pgcode not in (None, "XX000", "38000"), error
+    assert f"{path}: the catalog has " in str(
+        eve.refused(f"SELECT * FROM cerebro.cerebro_best({run})")
+    )

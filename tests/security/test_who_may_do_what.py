@@ -65,7 +65,7 @@ def of_runs(root: Person, *kinds: str) -> list[str]:
     """Those of them that have rows of runs: all but settings, jobs, drift and the registry of models."""
     others = re.compile(
         "_?settings|.*migrations|catalog_functions|.*models?(_.*)?|registered_.*|_usable_.*"
-        "|(catalog)?_?(jobs|job_events|job_log|schedules|drift)|_old_runs|catalog_roles|_known_roles|_restored"
+        "|(catalog)?_?(jobs|job_events|job_log|queue|schedules|drift)|_old_runs|catalog_roles|_known_roles|_restored"
     )
     return [name for name in relations(root, *kinds) if not others.fullmatch(name)]
 
@@ -249,7 +249,7 @@ OF_OWN_SESSION = {
 }  # fmt: skip
 # Tried in test_jobs.py.
 OF_JOBS = {
-    "_check_drift", "_check_job", "_held_locks", "_job_failed", "_lock_number", "_may_start", "_nth_start", "_start_job",
+    "_check_drift", "_check_job", "_held_locks", "_job_ends", "_job_failed", "_lock_number", "_may_start", "_nth_start", "_open_jobs", "_start_job",
     "_start_jobs", "_tell_change", "_wait_for", "cerebro_cancel_job", "cerebro_schedule",
     "cerebro_start_schedule", "cerebro_submit", "cerebro_unschedule", "cerebro_wait_job", "cerebro_work",
 }  # fmt: skip

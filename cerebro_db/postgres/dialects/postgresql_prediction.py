@@ -417,6 +417,37 @@ class PostgreSQLPrediction:
         """Words that lead a user to a row of ``culprit``."""
         return f"row {number} of the scan of {table}"
 
+    def row_with(self, source: RowSource, place: int) -> str:
+        """The first row with an id among its features.
+
+        Args:
+            place: of the input.
+
+        Parameters: divisor, place of the feature from 1, the id. Columns: number in the scan, id.
+        """
+        features = (source.features, *source.more)[place]
+        return f"""
+        SELECT f.n, f.id FROM (
+            SELECT {self.row_number} AS n, {source.id}::text AS id, {features} AS x
+              FROM {source.table.sql} t) f
+         WHERE (SELECT pg_catalog.trunc(u.v::float8 / %s)
+                  FROM pg_catalog.unnest(f.x) WITH ORDINALITY AS u(v, place)
+                 WHERE u.place = %s) = %s
+         ORDER BY {self.first_row} LIMIT 1
+        """
+
+    def buffer_with(self, table: QualifiedName, column: str) -> str:
+        """The first row of a packed table with these bytes in a column.
+
+        Parameters: bytes of a row, place from 1 of the bytes in it, the bytes. Columns: partition, buffer, row.
+        """
+        return f"""
+        SELECT t.partition_key, t.buffer_id, (g.i + 1)::integer
+          FROM {table.sql} t, pg_catalog.generate_series(0, t.num_rows - 1) AS g(i)
+         WHERE pg_catalog.substring(t.{quote(column)}, (g.i * %s + %s)::integer, 4) = %s
+         ORDER BY 1, 2, 3 LIMIT 1
+        """
+
     def culprit(self, source: RowSource, shapes: Sequence[Sequence[int]]) -> str:
         """The first row that cannot be predicted on.
 

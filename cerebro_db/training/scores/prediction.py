@@ -336,6 +336,7 @@ class RowModel:
             self._is_reported = True
             notice(losses.found.notice("features"))
         single = rows[0] if len(rows) == 1 else side_by_side(rows)
+        self._model.scorer.check_ids(single)
         outputs = [output.numpy() for output in self._forward(tf.constant(single))]
         found = [numbers[0] for numbers in self._model.numbers(outputs)]
         return [

@@ -23,6 +23,7 @@ from cerebro_db.training.partitions import Partition, PartitionCache
 from cerebro_db.training.program import Recipe
 from cerebro_db.training.scores.curves import CurveCounts
 from cerebro_db.training.scores.curves import added as added_curves
+from cerebro_db.training.scores.id_fault import IdsBeyond
 from cerebro_db.training.scores.metric_views import MetricView, view_of
 from cerebro_db.training.scores.scoring import Partial, Scorer, add_partials, metrics_of
 from cerebro_db.training.scores.targets import TargetFacts, encoding_for, parts
@@ -257,7 +258,7 @@ class Scan:
         self._loaded: _Entry | None = None
         self._partition = cache.get(task.cache_key)
         self._cached = self._partition is not None
-        self._rows = 0
+        self._rows = self._streamed = 0
 
     def add(self, text: str, chunk: bytes, known: Architectures) -> None:
         """Take a configuration and a chunk of its state; chunks come one after another."""
@@ -296,6 +297,7 @@ class Scan:
             return
         self._task.buffers.check(buffer_id, features, targets)
         self._rows += len(features)
+        self._streamed = len(features)
         self._score_all(lambda: [(features, targets)])
 
     def finish(self, kept: Callable[[], list[str]]) -> str:
@@ -330,13 +332,16 @@ class Scan:
         return row * self._task.buffers.total <= self._cache.limit
 
     def _score_all(self, pieces: Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]) -> None:
+        passed = 0 if self._partition is not None else self._rows - self._streamed
         for entry in self._entries:
+            first = passed
             for features, targets in pieces():
                 self._tick()  # outside of what is caught: it raises when the statement is cancelled
-                self._score(entry, features, targets)
+                self._score(entry, features, targets, first)
+                first += len(features)
         self._entries = [e for e in self._entries if e.mst_key not in self._errors]
 
-    def _score(self, entry: _Entry, features: np.ndarray, targets: np.ndarray) -> None:
+    def _score(self, entry: _Entry, features: np.ndarray, targets: np.ndarray, first: int) -> None:
         if entry.mst_key in self._errors:
             return
         try:
@@ -350,6 +355,10 @@ class Scan:
                 for detail, *of_one in zip(entry.details, outputs, stored, strict=True):
                     if detail is not None:
                         detail.add(*of_one)
+        except IdsBeyond as error:
+            where = self._task.buffers.named(first + error.row)
+            where = f"{where} of partition {self._task.cache_key[2]}"
+            self._errors[entry.mst_key] = f"{where}: {error.message}"
         except Exception as error:  # such as a metric that does not fit the model's output
             self._errors[entry.mst_key] = cause(error)
 

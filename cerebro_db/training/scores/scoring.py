@@ -22,6 +22,8 @@ from cerebro_db.training.architectures.naming import named_model_variables
 from cerebro_db.training.calls import ModelInputs, TotalLoss, Traced, alone, assign, listed
 from cerebro_db.training.functions import function_of
 from cerebro_db.training.program import Recipe, check_fits
+from cerebro_db.training.scores.id_fault import IdsBeyond
+from cerebro_db.training.scores.id_faults import EmbeddingIds
 from cerebro_db.training.scores.loss_sums import ROWS, LossPart, kind_of, sums_of
 from cerebro_db.training.scores.metric_views import MetricView, arguments_for, view_of
 from cerebro_db.training.scores.targets import TargetFacts, encode, encodings_for
@@ -172,6 +174,7 @@ class Scorer:
         self._loss = TotalLoss(recipe.outputs)
         self._loss.attach(self.model)
         self.inputs = ModelInputs(self.model)
+        self._ids = EmbeddingIds(self.model, self.inputs)
         self._units = models.units_of(self.model)
         wanted = [output.loss.target for output in recipe.outputs]
         self._loss_encodings = encodings_for(facts, wanted, self._units)
@@ -217,7 +220,12 @@ class Scorer:
             assign(variable, state[name])
 
     def measure(self, features: np.ndarray, *targets: np.ndarray) -> Partial:
-        """Score the rows of one buffer with what is loaded; the targets of each output."""
+        """Score the rows of one buffer with what is loaded; the targets of each output.
+
+        Raises:
+            InvalidData: an id is beyond an embedding.
+        """
+        self.check_ids(features)
         self._measure.trace()
         sums = np.zeros(sum(self._sizes))
         for measure in self._measures:
@@ -243,13 +251,23 @@ class Scorer:
         return [tuple(one.tolist()) for one in np.split(sums, ends)]
 
     def predict(self, features: np.ndarray) -> list[np.ndarray]:
-        """The model's outputs, each ``float32[rows, ...]``."""
+        """The model's outputs, each ``float32[rows, ...]``.
+
+        Raises:
+            InvalidData: an id is beyond an embedding.
+        """
+        self.check_ids(features)
         found: list[list[np.ndarray]] = [[] for _ in self._units]
         for start in range(0, len(features), self.batch_size):
             outputs = self._forward(features[start : start + self.batch_size])
             for parts, output in zip(found, outputs, strict=True):
                 parts.append(output.numpy())
         return [np.concatenate(parts) for parts in found]
+
+    def check_ids(self, features: np.ndarray) -> None:
+        """Refuse ids beyond an embedding."""
+        if (found := self._ids.fault(features)) is not None:
+            raise IdsBeyond(*found)
 
     def one_row(self) -> Any:
         """The same for a tensor of one row, without the steps that find out what a call is like."""
