@@ -70,7 +70,7 @@ def is_category(column: ColumnEncoding, alias: str, value: str) -> str:
     return f"{category(column, alias)} = {literal(value)}"
 
 
-def code(column: ColumnEncoding, alias: str) -> str:
+def code_of(column: ColumnEncoding, alias: str) -> str:
     """The number of the category of a row, from 1; 0 where it is none of them, or missing."""
     text = category(column, alias)
     listed = list(enumerate(column.categories, 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cerebro_db.configs.encodings import ColumnEncoding, Encoding, Kind, Method
-from cerebro_db.postgres.categories import category, code, is_category, is_present
+from cerebro_db.postgres.categories import category, code_of, is_category, is_present
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.table_kinds import ENCODED, PACKED
 
@@ -171,7 +171,7 @@ def missing(column: ColumnEncoding, alias: str) -> str:
 
 def unseen(column: ColumnEncoding, alias: str) -> str:
     """Condition over ``alias``: the column has a category that the encoding does not know."""
-    return f"{is_present(column, alias)} AND {code(column, alias)} = 0"
+    return f"{is_present(column, alias)} AND {code_of(column, alias)} = 0"
 
 
 def finite(column: ColumnEncoding, alias: str) -> str:
@@ -201,7 +201,7 @@ def _parts(column: ColumnEncoding, alias: str) -> list[str]:
 def _code(column: ColumnEncoding, alias: str) -> str:
     """The number of the category of a row; the last one where it is missing."""
     missing = len(column.categories) + 1 if column.has_missing else 0
-    found = code(column, alias)
+    found = code_of(column, alias)
     return f"CASE WHEN ({is_present(column, alias)}) IS NOT TRUE THEN {missing} ELSE {found} END"
 
 

@@ -165,7 +165,7 @@ def refuse_read_only(setting: str) -> None:
     if setting == STANDBY:
         raise ReadOnlyTransaction(
             "this server is a hot standby, where nothing can be changed; allowed: at its primary",
-            hint="connect to the primary; here cerebro_wait and all views work",
+            hint="connect to the primary; here cerebro.cerebro_wait and all views work",
         )
     if setting == "on":
         raise ReadOnlyTransaction("the transaction is read-only; allowed: one that may write")

@@ -20,7 +20,7 @@ class Unscheduled:
 
 
 READS = Unscheduled("changes nothing")
-ATTENDED = Unscheduled("is about jobs, and for a session")
+ATTENDED = Unscheduled("is for a session that waits for it")
 
 
 @dataclass(frozen=True)

@@ -261,7 +261,7 @@ BEGIN
     PERFORM cerebro._adopt();
     SELECT r.oid INTO new FROM pg_roles r WHERE r.rolname = $2;
     IF new IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = '42704',
+        RAISE EXCEPTION USING ERRCODE = CASE WHEN $2 IS NULL THEN '22023' ELSE '42704' END,
             MESSAGE = format('new_owner: got %s; there is no role of that name', coalesce(quote_literal($2), 'NULL')),
             HINT = 'CREATE ROLE makes it; give the name as it is, without quotes';
     END IF;
@@ -271,7 +271,7 @@ BEGIN
         SELECT r.oid INTO old FROM pg_roles r WHERE r.rolname = $1;
     END IF;
     IF old IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = '42704',
+        RAISE EXCEPTION USING ERRCODE = CASE WHEN $1 IS NULL THEN '22023' ELSE '42704' END,
             MESSAGE = format('owner: got %s; the catalog has nothing of a role of that name', coalesce(quote_literal($1), 'NULL')),
             HINT = 'cerebro doctor tells what has no owner; SELECT DISTINCT owner FROM cerebro.runs';
     END IF;

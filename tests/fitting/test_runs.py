@@ -217,8 +217,9 @@ def test_an_error_of_tensorflow_is_told_by_its_cause(bench: Any, fit: Fit) -> No
     out, run_id = fit(configs="embedded_configs", epochs=1)
     error = bench.value(f"SELECT error FROM {out}_info")
     assert re.fullmatch(
-        r"indices\[\d+,\d+\] = -?\d+ is not in \[0, 2\) \(InvalidArgumentError\) "
-        r"\(epoch 1, hop 1\); change the model, its parameters or the data",
+        r"row \d+ of buffer 0 of partition \d: input 1, place \d of its features: got -?[\d.e-]+, the id -?\d+ of the "
+        r"embedding 'embedding'; allowed: .+ \(epoch 1, hop 1\); the embedding has as many rows as its input_dim says: "
+        r"correct such rows, or train a model with more",
         error,
     )
     shown = "SELECT error FROM cerebro.leaderboard WHERE run_id = %s"

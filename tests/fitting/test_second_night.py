@@ -86,8 +86,8 @@ def champion_of_monday(shop: Sql) -> None:
 
 
 def scores(sql: Sql, model: str, test: str, more: str = "") -> tuple[float, float]:
-    sql.run(f"SELECT cerebro_evaluate('{model}', '{test}', 'found', replace := true{more})")
-    loss, metric = sql.row(SCORES.format("found"))
+    sql.run(f"SELECT cerebro_evaluate('{model}', '{test}', 'night_found', replace := true{more})")
+    loss, metric = sql.row(SCORES.format("night_found"))
     return loss, metric
 
 
@@ -375,19 +375,19 @@ def test_the_encoding_of_a_model_is_for_those_who_may_use_it(shop: Sql, connect:
 
 
 def test_a_report_has_the_drift_of_its_tables(shop: Sql) -> None:
-    packed(shop, "tuesday", "told", f", encoding_of := '{MODEL}'")
-    run_id = fitted(shop, "told", 1)
+    packed(shop, "tuesday", "night_told", f", encoding_of := '{MODEL}'")
+    run_id = fitted(shop, "night_told", 1)
     database = connections_of(shop.dsn)
     facts = reading.run_facts(database, run_id)
     found = reading.drift(database, facts)
     assert {(one.kind, one.output_table) for one in found} == {
-        ("packing", "public.told"), ("validation", "public.told_val"),
+        ("packing", "public.night_told"), ("validation", "public.night_told_val"),
     }  # fmt: skip
     (city,) = [one for one in found if one.kind == "packing" and one.column == "city"]
     assert city.unseen == pytest.approx(53 / 160, abs=0.01)
     text = rendered([read(database, run_id, with_curves=False)], None, b"")
     assert "<h2>Drift</h2>" in text
-    assert "of public.tuesday_train, packing public.told" in text
+    assert "of public.tuesday_train, packing public.night_told" in text
     database.close()
 
 

@@ -421,7 +421,7 @@ def test_the_registry_and_files_keep_all_of_it(trained, has_segments):
     trained.run(
         "SELECT cerebro_predict_byom('several_files', 1, 'several_test', 'id', 'grid, size', "
         "'several_byom', class_values := ARRAY[['a', 'b', 'c', 'd'], [NULL, NULL, NULL, NULL], "
-        "['x', 'y', NULL, NULL]], normalizing_const := 2, dependent_count := 3)"
+        "['x', 'y', NULL, NULL]], pred_type := 'response', normalizing_const := 2, dependent_count := 3)"
     )
     names = trained.column("SELECT DISTINCT class_name FROM several_byom ORDER BY 1")
     assert names == ["dependent_var_0", "dependent_var_1", "dependent_var_2"]

@@ -41,7 +41,7 @@ def submitted(sql: Any, calls: dict[str, Any], on_success: str | None = None) ->
 
 
 def test_each_function_is_declared(bench: Any) -> None:
-    """What changes data can be scheduled; what cannot only reads, or is about jobs themselves."""
+    """What changes data can be scheduled; what cannot only reads, or is for a session."""
     names = bench.column(
         "SELECT DISTINCT proname::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace "
         "WHERE nspname = 'cerebro' AND proname LIKE 'cerebro\\_%%' "
@@ -55,17 +55,19 @@ def test_each_function_is_declared(bench: Any) -> None:
     changing = {name for name, told in kinds.items() if "unknown argument" in told}
     assert changing == set(schedulable())
     reading = {name for name, told in kinds.items() if "which changes nothing" in told}
-    about_jobs = {name for name, told in kinds.items() if "which is about jobs" in told}
+    attended = {
+        name for name, told in kinds.items() if "which is for a session that waits for it" in told
+    }
     assert reading == {
         "cerebro_convert_bytea_to_integer_array", "cerebro_convert_bytea_to_real_array", "cerebro_export",
         "cerebro_image_array", "cerebro_importance", "cerebro_mlp", "cerebro_predict_outputs",
         "cerebro_predict_row", "cerebro_version",
     }  # fmt: skip
-    assert about_jobs == {
-        "cerebro_cancel_job", "cerebro_schedule", "cerebro_start_schedule", "cerebro_submit",
+    assert attended == {
+        "cerebro_cancel_job", "cerebro_reassign_owned", "cerebro_schedule", "cerebro_start_schedule", "cerebro_submit",
         "cerebro_unschedule", "cerebro_wait", "cerebro_wait_job", "cerebro_work",
     }  # fmt: skip
-    assert changing | reading | about_jobs == set(names)
+    assert changing | reading | attended == set(names)
 
 
 def test_columns_are_packed_trained_scored_and_registered(flowers: Any) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from cerebro_db.errors import InvalidData, InvalidState
 from cerebro_db.training.buffers import (
+    Losses,
     decode,
     decode_features,
     decode_targets,
@@ -186,7 +187,9 @@ def test_buffers_of_several(data: bytes | None, shape: Any) -> None:
 @share(0.02)
 @given(st.binary(max_size=90), st.integers(0, 4))
 def test_several_arrays_of_the_server(data: bytes, count: int) -> None:
-    read = attempt("several arrays", parse_rows, data, count, ((1,), (2,)), 1.0)
+    read = attempt(
+        "several arrays", parse_rows, data, count, ((1,), (2,)), 1.0, [Losses("a"), Losses("b")]
+    )
     assert read is None or read.shape == (count, 3)
 
 

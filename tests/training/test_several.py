@@ -225,10 +225,10 @@ def test_predictions_of_each_output(recipe, architecture):
     np.testing.assert_allclose(table[:, 2:], sizes, rtol=1e-5, atol=1e-6)
     halves = [np.rint(part * 4) / 2 for part in inputs_of(np.abs(rows))]
     wanted = program.model([part.astype(np.float32) for part in halves], training=False)[1].numpy()
-    got = np.reshape(prediction.batch(sent, 5)[1], (5, 4))[:, 2:]
+    got = np.reshape(prediction.batch(sent, 5, pytest.fail)[1], (5, 4))[:, 2:]
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
     with pytest.raises(InvalidData, match="shapes of the rows differ"):
-        prediction.batch(sent[:-6], 5)
+        prediction.batch(sent[:-6], 5, pytest.fail)
 
 
 def block(shapes, arrays):

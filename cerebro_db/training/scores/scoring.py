@@ -79,7 +79,10 @@ class Partial:
             tuple(map(int, value["units"])),
             metrics,
             tuple(map(float, value["losses"])),
-            tuple(LossPart(kind, tuple(map(float, sums))) for kind, sums in value["parts"]),
+            tuple(
+                LossPart(kind, tuple(map(float, sums)))
+                for kind, sums in value.get("parts", ())  # those of 0.1.0 have none
+            ),
         )
 
     def loss(self, outputs: Sequence[OutputSpec]) -> float:
