@@ -218,7 +218,7 @@ def test_an_error_of_tensorflow_is_told_by_its_cause(bench: Any, fit: Fit) -> No
     error = bench.value(f"SELECT error FROM {out}_info")
     assert re.fullmatch(
         r"row \d+ of buffer 0 of partition \d: input 1, place \d of its features: got -?[\d.e-]+, the id -?\d+ of the "
-        r"embedding 'embedding'; allowed: .+ \(epoch 1, hop 1\); the embedding has as many rows as its input_dim says: "
+        r"embedding '\w+'; allowed: .+ \(epoch 1, hop 1\); the embedding has as many rows as its input_dim says: "
         r"correct such rows, or train a model with more",
         error,
     )
