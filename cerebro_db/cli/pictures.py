@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cerebro_db.core.statuses import CONFIGURATIONS
 from cerebro_db.watching import texts
 from cerebro_db.watching.comparing import Comparison
 from cerebro_db.watching.hyperparameters import varying
@@ -17,10 +18,7 @@ from cerebro_db.watching.reading import RunFacts
 from cerebro_db.watching.view import Line, View, Worker
 
 # In this order, and so coloured.
-STATUSES = {
-    "training": "green", "waiting": "cyan", "finished": "blue", "stopped": "dim", "failed": "red",
-    "cancelled": "red",
-}  # fmt: skip
+STATUSES = dict(zip(CONFIGURATIONS, ("green", "cyan", "blue", "dim", "red", "red"), strict=True))
 WIDE = 120
 # A number as a sampler draws it, with more digits than anybody reads.
 _LONG = re.compile(r"\b\d+\.\d{5,}(?:e[-+]?\d+)?\b")
@@ -108,7 +106,7 @@ def _cells(line: Line, measure: str) -> dict[str, Text]:
 
 def _workers(workers: Sequence[Worker], goes_on: bool) -> Table:
     table = Table(expand=False, pad_edge=False, box=None, header_style="bold")
-    for name in ("worker", "pid", "hops", "idle", "memory"):
+    for name in ("worker", "pid", "hops", "idle", "scoring", "memory"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("last hop" if goes_on else "its last hop", no_wrap=True)
     for one in workers:
@@ -118,6 +116,7 @@ def _workers(workers: Sequence[Worker], goes_on: bool) -> Table:
             str(one.pid),
             f"{one.hops:,}",
             f"{100 * one.idle:.0f} %",
+            f"{100 * one.scoring:.0f} %",
             f"{one.memory_mb:,} MB",
             f"configuration {one.mst_key}, epoch {one.epoch}, partition {one.partition_key}{ago}",
         )

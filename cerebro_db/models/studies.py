@@ -7,11 +7,13 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import check_range, shown
 from cerebro_db.core.search import Objective, SearchSpec
+from cerebro_db.core.statuses import CANCELLED, FAILED, FINISHED, STOPPED, TRAINING, WAITING
 from cerebro_db.decide.search.studies import (
     Importance,
     Measured,
@@ -21,14 +23,14 @@ from cerebro_db.decide.search.studies import (
 )
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.trials import Trial, measures_of, search_of, trials_of
+from cerebro_db.postgres.trials import Trial, measures_of, search_of, times_of, trials_of
 
 _LEAST = 2
 _MOST_EPOCHS = 1_000_000
 _SQLITE, _JOURNAL = (".db", ".sqlite", ".sqlite3"), (".log", ".journal", ".jsonl")
-_STATES = {
-    "finished": "COMPLETE", "stopped": "PRUNED", "waiting": "PRUNED", "training": "RUNNING",
-    "failed": "FAIL", "cancelled": "FAIL",
+STATES = {
+    FINISHED: "COMPLETE", STOPPED: "PRUNED", WAITING: "RUNNING", TRAINING: "RUNNING",
+    FAILED: "FAIL", CANCELLED: "FAIL",
 }  # fmt: skip
 
 
@@ -107,9 +109,11 @@ def write_study(session: Session, run_id: int, file: Path) -> int:
     trials = trials_of(session, run.run_id)
     steps = measures_of(session, run.run_id, spec.objectives[0])
     name = run.row.name or f"run {run.run_id}"
-    _write(
-        storage, name, spec, [_measured(spec, one, steps.get(one.mst_key, {})) for one in trials]
-    )
+    times = times_of(session, run.run_id)
+    measured = [
+        _measured(spec, one, steps.get(one.mst_key, {}), times.get(one.mst_key)) for one in trials
+    ]
+    _write(storage, name, spec, measured)
     return len(trials)
 
 
@@ -150,10 +154,15 @@ def _write(storage: str, name: str, spec: SearchSpec, trials: Sequence[Measured]
     add_to_study(study, spec, trials)
 
 
-def _measured(spec: SearchSpec, trial: Trial, steps: Mapping[int, float]) -> Measured:
+def _measured(
+    spec: SearchSpec,
+    trial: Trial,
+    steps: Mapping[int, float],
+    times: tuple[datetime, datetime] | None,
+) -> Measured:
     finite = {epoch: value for epoch, value in steps.items() if not math.isnan(value)}
     has_values = trial.is_comparable and len(trial.objectives) == len(spec.objectives)
-    state = _STATES[trial.status]
+    state = STATES[trial.status]
     if state == "PRUNED" and len(spec.objectives) > 1 and has_values:
         state = "COMPLETE"  # of several objectives Optuna knows no pruned trials
     if state == "COMPLETE" and not has_values:
@@ -170,4 +179,5 @@ def _measured(spec: SearchSpec, trial: Trial, steps: Mapping[int, float]) -> Mea
         finite if len(spec.objectives) == 1 else {},
         state,
         attributes,
+        times,
     )

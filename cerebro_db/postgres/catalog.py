@@ -426,12 +426,12 @@ class Catalog:
             [status, plain_text(error), run_id, mst_key],
         )
 
-    def configurations_finished(self, run_id: int, mst_keys: Sequence[int]) -> None:
-        """These configurations were trained to the end."""
+    def configurations_ended(self, run_id: int, mst_keys: Sequence[int], status: str) -> None:
+        """These configurations have models: they are finished or stopped."""
         self._run(
-            "UPDATE cerebro._configurations SET status = 'finished' "
+            "UPDATE cerebro._configurations SET status = %s "
             "WHERE run_id = %s AND mst_key = ANY (%s::int[])",
-            [run_id, list(mst_keys)],
+            [status, run_id, list(mst_keys)],
         )
 
     def run_ended(self, run_id: int, status: str, error: str | None = None) -> None:

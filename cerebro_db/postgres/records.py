@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from cerebro_db.configs.messages import plain_text
+from cerebro_db.core.statuses import FINISHED, STOPPED
 from cerebro_db.postgres.catalog import Catalog, ConfigurationRow, keys_by_value
 
 
@@ -27,19 +28,22 @@ class EndRow:
     model_epoch: int | None
 
 
-def record_ends(catalog: Catalog, run_id: int, ends: Mapping[int, EndRow]) -> None:
-    """Write down where configurations end; one that was stopped early is finished."""
+def record_ends(
+    catalog: Catalog, run_id: int, ends: Mapping[int, EndRow], status: str = FINISHED
+) -> None:
+    """Write down where configurations end; those that were stopped early have a status then."""
     # Not all at once, as not every server can join in an update; but most ends are the same.
     for row, mst_keys in keys_by_value(ends).items():
         catalog.execute(
             "UPDATE cerebro._configurations SET stopped_epoch = %s, best_epoch = %s, "
-            "model_epoch = %s, status = CASE WHEN %s::int IS NULL THEN status ELSE 'finished' END, "
+            "model_epoch = %s, status = CASE WHEN %s::int IS NULL THEN status ELSE %s END, "
             "error = CASE WHEN %s::int IS NULL THEN error END WHERE run_id = %s AND mst_key = ANY (%s::int[])",
             (
                 row.stopped_epoch,
                 row.best_epoch,
                 row.model_epoch,
                 row.stopped_epoch,
+                status,
                 row.stopped_epoch,
                 run_id,
                 mst_keys,
@@ -175,7 +179,8 @@ def add_decision(
         elif row.action == STOP and not row.epochs:
             catalog.configuration_ended(run_id, row.mst_key, "cancelled", row.reason)
         elif row.action == STOP:
-            record_ends(catalog, run_id, {row.mst_key: EndRow(row.epochs, None, row.epochs)})
+            end = EndRow(row.epochs, None, row.epochs)
+            record_ends(catalog, run_id, {row.mst_key: end}, STOPPED)
 
 
 def _plain(row: DecisionRow) -> DecisionRow:

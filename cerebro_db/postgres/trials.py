@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any
 
 from cerebro_db.core.search import Objective, SearchSpec, Space
@@ -96,6 +97,20 @@ SELECT mst_key, rank, model_id, compile_params, fit_params,
        status, bracket, rung, COALESCE(budget, 0) AS budget, COALESCE(epoch, 0) AS epoch, objectives::text[],
        COALESCE(reason, '') AS reason
   FROM cerebro.trials WHERE run_id = %s ORDER BY mst_key
+"""
+
+
+def times_of(session: Session, run_id: int) -> dict[int, tuple[datetime, datetime]]:
+    """When each trial began and ended: its first and last hop, and what was decided without any."""
+    return {int(key): (began, ended) for key, began, ended in session.run(_TIMES, (run_id, run_id))}
+
+
+_TIMES = """
+SELECT d.mst_key, coalesce(min(h.started), min(d.began)), coalesce(max(h.finished), max(d.ended))
+  FROM (SELECT x.mst_key, min(x.decided) AS began, max(x.decided) AS ended
+          FROM cerebro._decisions x WHERE x.run_id = %s AND x.mst_key > 0 GROUP BY x.mst_key) d
+  LEFT JOIN cerebro._hops h ON h.run_id = %s AND h.mst_key = d.mst_key
+ GROUP BY d.mst_key
 """
 
 

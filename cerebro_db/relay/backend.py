@@ -141,11 +141,30 @@ _COUNTED_WITH_THEM_SINCE = 160000
 class _Setting(ctypes.Structure):
     """The first fields of a setting of the server, in all versions."""
 
-    _fields_ = (("name", ctypes.c_char_p), ("context", ctypes.c_int))
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("context", ctypes.c_int),
+        ("group", ctypes.c_int),
+        ("description", ctypes.c_char_p),
+        ("details", ctypes.c_char_p),
+        ("flags", ctypes.c_int),
+        ("type", ctypes.c_int),
+        ("status", ctypes.c_int),
+        ("source", ctypes.c_int),
+    )
+
+    @property
+    def is_untouched(self) -> bool:
+        """True of a setting of a library that nobody has set: all sessions have the same value."""
+        return bool(self.source == _DEFAULT and self.description != _PLACEHOLDER)
+
+
+_DEFAULT = 0  # the first source of a value in that enumeration
+_PLACEHOLDER = b"GUC placeholder variable"  # the server's description of a setting of no library
 
 
 def session_settings(names: List[str]) -> Dict[str, str]:
-    """Values of settings of this session, and of all with a prefix that a session may set.
+    """Values of settings of this session, and of all with a prefix that a session may set and somebody has.
 
     No view of the server lists the latter, such as ``app.tenant``.
 
@@ -161,7 +180,7 @@ def session_settings(names: List[str]) -> Dict[str, str]:
     for setting in _settings(server, version):
         if setting.name in wanted:
             value = server.GetConfigOptionByName(setting.name, None, False)
-        elif b"." in setting.name and setting.context == userset:
+        elif b"." in setting.name and setting.context == userset and not setting.is_untouched:
             value = server.GetConfigOption(setting.name, True, False)
         else:
             continue

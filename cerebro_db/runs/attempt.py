@@ -16,6 +16,7 @@ from cerebro_db.core.decisions import Asked, Decider
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import ROTATION, SERVED, Configuration
 from cerebro_db.core.state import RunState
+from cerebro_db.decide.search.ends import short_trials
 from cerebro_db.decide.search.guarded import Guarded, fault_of
 from cerebro_db.decide.strategies import STRATEGIES
 from cerebro_db.errors import InvalidArgument
@@ -235,8 +236,22 @@ class Attempt:
             return status, error
         configurations = tuple(track.configuration for track in state.tracks.values())
         setup = replace(setup, configurations=configurations)
-        results.write(catalog, self._dialect, setup, run, store, state.ended, ends_of(state))
+        stopped = stopped_trials(catalog, setup, run.run_id, state)
+        ends = ends_of(state)
+        results.write(catalog, self._dialect, setup, run, store, state.ended, ends, stopped)
         return None
+
+
+def stopped_trials(catalog: Catalog, setup: RunSetup, run_id: int, state: RunState) -> set[int]:
+    """Trials of a search that have a model, and were to be trained further; none of another run."""
+    if setup.search is None:
+        return set()
+    trained = {
+        key: track.verdict.stopped_epoch or track.budget
+        for key, track in state.tracks.items()
+        if track.ended is None
+    }
+    return short_trials(setup.search, recorded_of(setup, decisions_of(catalog, run_id)), trained)
 
 
 def decider_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ import cerebro_db
 from cerebro_db.configs.encodings import recorded_text
 from cerebro_db.configs.grids.outputs import first_metric, loss_names, metric_names
 from cerebro_db.core.spec import TRAINING, VALIDATION, Configuration
+from cerebro_db.core.statuses import FINISHED, STOPPED
 from cerebro_db.postgres.catalog import STATES_SCHEMA, Catalog, StoredRun
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.names import QualifiedName, quote
@@ -37,6 +38,7 @@ def write(
     store: StateStore,
     ended: Ended,
     ends: Mapping[int, EndRow],
+    stopped: Collection[int] = (),
 ) -> None:
     """Make ``<out>`` and the tables beside it, and end the run, all or nothing.
 
@@ -46,17 +48,19 @@ def write(
         run: which one.
         store: where its states are.
         ended: status and error of configurations that failed or were cancelled, by mst_key.
-        ends: where those have ended that were trained to their end.
+        ends: where those have ended that have models.
+        stopped: of these, trials of a search that were to be trained further.
     """
     run_id = run.run_id
     catalog.execute("BEGIN")
     try:
         earlier = _put_aside(catalog, setup, run_id, ended)
         with _giving_way(catalog, setup):
-            _write_tables(catalog, dialect, setup, run_id, store, ended, ends, earlier)
+            _write_tables(catalog, dialect, setup, run_id, store, ended, ends, stopped, earlier)
         catalog.lock("runs", "configurations")
-        catalog.configurations_finished(run_id, list(ends))
         record_ends(catalog, run_id, ends)
+        catalog.configurations_ended(run_id, list(ends), FINISHED)
+        catalog.configurations_ended(run_id, list(stopped), STOPPED)
         if drop_states(catalog, dialect, run.row.states):
             catalog.states_dropped(run_id)
         if ends:
@@ -116,6 +120,7 @@ def _write_tables(
     store: StateStore,
     ended: Ended,
     ends: Mapping[int, EndRow],
+    stopped: Collection[int],
     earlier: _Earlier,
 ) -> None:
     """Make the tables; ``ends`` tells where the configurations have ended that have a model."""
@@ -124,7 +129,7 @@ def _write_tables(
         catalog.execute(f"INSERT INTO {table.sql} SELECT * FROM {aside.sql}")
         catalog.execute(f"DROP TABLE {aside.sql}")
     found = results_of(catalog.session, setup, run_id)
-    _write_info(catalog, setup, run_id, ended, ends, found)
+    _write_info(catalog, setup, run_id, ended, ends, stopped, found)
     _write_summary(catalog, setup, run_id, found)
     epochs = {key: end.model_epoch or 1 for key, end in ends.items()}
     write_history(catalog, setup, run_id, earlier.history, epochs)
@@ -269,6 +274,7 @@ def _write_info(
     run_id: int,
     ended: Ended,
     ends: Mapping[int, EndRow],
+    stopped: Collection[int],
     found: SearchResults | None,
 ) -> None:
     table = setup.output.suffixed("_info").sql
@@ -282,6 +288,8 @@ def _write_info(
     for configuration in setup.configurations:
         mst_key = configuration.mst_key
         row = _info_row(configuration, metrics, ended.get(mst_key), ends.get(mst_key, _NO_END))
+        if mst_key in stopped:
+            row["status"] = STOPPED
         if found is not None:
             row |= found.info(mst_key, _epochs(metrics, mst_key))
         values += [row[name] for name, _ in names]
@@ -320,7 +328,7 @@ def _info_row(
 ) -> dict[str, Any]:
     outputs = configuration.outputs
     has_metric = first_metric(outputs) is not None
-    status, error = ended or ("finished", None)
+    status, error = ended or (FINISHED, None)
     row: dict[str, Any] = {
         "mst_key": configuration.mst_key,
         "model_id": configuration.architecture.model_id,

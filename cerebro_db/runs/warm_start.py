@@ -76,7 +76,7 @@ def _has_states(session: Session, setup: RunSetup) -> bool:
     models = f"SELECT m.mst_key FROM {output.sql} m"
     info = find_if_there(session, str(output.suffixed("_info")), ROLE)
     if info is not None and info.has("mst_key") and info.has("status"):
-        models += f" UNION SELECT i.mst_key FROM {info.name.sql} i WHERE i.status = 'finished'"
+        models += f" UNION SELECT i.mst_key FROM {info.name.sql} i WHERE i.status IN ('finished', 'stopped')"
     there = {row[0] for row in session.run(f"SELECT DISTINCT mst_key FROM {states.sql}")}
     trained = {row[0] for row in session.run(models)}
     gone = sorted({one.mst_key for one in setup.configurations} & trained - there)

@@ -10,13 +10,11 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from cerebro_db.core.statuses import RUNS
 from cerebro_db.errors import CerebroError
 from cerebro_db.watching import reading
 from cerebro_db.watching.reading import Source
 
-_STATUSES = (
-    "queued", "starting", "running", "interrupted", "paused", "cancelled", "failed", "finished",
-)  # fmt: skip
 _OF_JOBS = (
     "queued", "running", "interrupted", "finished", "failed", "cancelled", "paused", "skipped",
 )  # fmt: skip
@@ -44,7 +42,7 @@ class RunsCollector:
 
     def _runs(self) -> Metric:
         found = GaugeMetricFamily("cerebro_runs", "Runs by status", labels=["status"])
-        self._count(found, "runs", _STATUSES)
+        self._count(found, "runs", RUNS)
         return found
 
     def _count(self, family: GaugeMetricFamily, view: str, known: Sequence[str]) -> None:
@@ -94,9 +92,9 @@ class RunsCollector:
             labels=labels,
         )  # fmt: skip
         count = GaugeMetricFamily("cerebro_run_workers", "Workers that have hopped", labels=labels)
-        for run_id, workers, waited, worked, megabytes in self._source.run(_WORKERS):
-            told, whole = [str(run_id)], float(waited) + float(worked)
-            idle.add_metric(told, float(waited) / whole if whole > 0 else 0.0)
+        for run_id, workers, waited, whole, megabytes in self._source.run(_WORKERS):
+            told = [str(run_id)]
+            idle.add_metric(told, min(1.0, float(waited) / float(whole)) if whole > 0 else 0.0)
             memory.add_metric(told, float(megabytes) * 2**20)
             count.add_metric(told, int(workers))
         return [idle, memory, count]
@@ -118,11 +116,8 @@ _GOING_ON = """
 SELECT run_id, name FROM cerebro.runs WHERE status IN ('queued', 'starting', 'running') ORDER BY run_id
 """
 _WORKERS = """
-SELECT w.run_id, count(*), sum(w.waited), sum(w.worked), sum(w.memory_mb)
-  FROM (SELECT h.run_id, h.worker, sum(h.waited) AS waited, max(h.memory_mb) AS memory_mb,
-               sum(extract(epoch FROM h.finished - h.started)) AS worked
-          FROM cerebro.hops h JOIN cerebro.runs r ON r.run_id = h.run_id AND r.status IN ('starting', 'running')
-         GROUP BY h.run_id, h.worker) w
+SELECT w.run_id, count(*), sum(w.waited), sum(w.seconds), sum(w.memory_mb)
+  FROM cerebro._worker_times w JOIN cerebro.runs r ON r.run_id = w.run_id AND r.status IN ('starting', 'running')
  GROUP BY w.run_id ORDER BY w.run_id
 """
 

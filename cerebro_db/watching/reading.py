@@ -9,11 +9,11 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
+from cerebro_db.core.statuses import GOING_ON
 from cerebro_db.errors import InvalidArgument, UndefinedRun
 
 TRAINING, VALIDATION = "training", "validation"
 LOSS = "loss"
-GOING_ON = ("queued", "starting", "running")
 MOST_RUNS = 1000
 
 
@@ -290,6 +290,24 @@ SELECT h.mst_key, h.epoch, h.partition_key, h.worker, extract(epoch FROM h.start
 """
 
 
+def idle_share(waited: float, seconds: float) -> float:
+    """Share of the time of a worker with nothing to do, from 0 to 1."""
+    return min(1.0, max(0.0, waited / seconds)) if seconds > 0 else 0.0
+
+
+def worker_times(source: Source, run_id: int) -> dict[int, tuple[float, float, float]]:
+    """Seconds in hops, seconds with nothing to do, and seconds from the first hop to the last, by worker."""
+    return {
+        int(worker): (float(busy), float(waited), float(seconds))
+        for worker, busy, waited, seconds in source.run(_TIMES, (run_id,))
+    }
+
+
+_TIMES = """
+SELECT t.worker, t.busy, t.waited, t.seconds FROM cerebro._worker_times t WHERE t.run_id = %s ORDER BY t.worker
+"""
+
+
 def pace(source: Source, run_id: int) -> Pace:
     """Progress of a run; as ``cerebro.progress`` has it, but nothing is read of other runs."""
     ((done, rows, seconds, last),) = source.run(_DONE, (run_id, run_id))
@@ -317,7 +335,7 @@ SELECT count(*), count(nullif(s.is_over, false)),
                                 WHERE h.run_id = s.run_id AND h.mst_key = s.mst_key) END), 0)
   FROM (SELECT c.run_id, c.mst_key, c.status IN ('failed', 'cancelled') AS is_over,
                coalesce(c.stopped_epoch, c.budget, r.num_iterations)::numeric AS epochs,
-               r.num_partitions AS partitions
+               r.num_partitions * r.rounds AS partitions
           FROM cerebro._configurations c JOIN cerebro._runs r ON r.run_id = c.run_id
          WHERE c.run_id = %s) s
 """

@@ -17,6 +17,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import cerebro_db
+from cerebro_db.core.search import SearchSpec
+from cerebro_db.decide.search.studies import Importance
 from cerebro_db.errors import CerebroError, MissingPackage
 from cerebro_db.watching import reading, texts
 from cerebro_db.watching.comparing import Comparison, compare
@@ -40,6 +42,8 @@ class RunReport:
         board: rows of its leaderboard, the best one first.
         curves: of the winner, as ``cerebro._curves`` has them; None where there are none.
         no_curves: why there are none.
+        times: of the workers, as ``cerebro._worker_times`` has them.
+        importances: of a search, as ``cerebro_importance`` tells; None of another run.
     """
 
     facts: RunFacts
@@ -52,6 +56,8 @@ class RunReport:
     curves: Any = None
     no_curves: str = ""
     parameters: Sequence[Mapping[str, Value]] = field(default_factory=list)
+    times: Mapping[int, tuple[float, float, float]] = field(default_factory=dict)
+    importances: Sequence[Importance] | None = None
     drift: Sequence[reading.Drifted] = ()
 
     @functools.cached_property
@@ -93,8 +99,19 @@ def read(source: Source, run_id: int | None, with_curves: bool = True) -> RunRep
         curves,
         why,
         [hyperparameters(one.compile_params, one.fit_params, one.model_id) for one in board],
+        reading.worker_times(source, facts.run_id),
+        None if facts.search is None else _told_importances(source, facts.run_id),
         reading.drift(source, facts),
     )
+
+
+def _told_importances(source: Source, run_id: int) -> list[Importance]:
+    """What ``cerebro_importance`` tells of a search; none where it has too few results."""
+    try:
+        rows = source.run("SELECT * FROM cerebro.cerebro_importance(%s)", (run_id,))
+    except CerebroError:
+        return []
+    return [Importance(str(name), float(value), int(trials)) for name, value, trials in rows]
 
 
 def _curves(source: Source, facts: RunFacts, board: Sequence[Standing]) -> tuple[Any, str]:
@@ -200,7 +217,7 @@ def drawn(run: RunReport) -> dict[str, Any]:
             name: [_short(one.results().get(name)) for one in run.board] for name in run.columns
         },
         "importance": _importance(run),
-        "work": work(run.hops),
+        "work": work(run.hops, run.times),
         "curves": run.curves if run.curves is None else _parsed(run.curves),
     }
 
@@ -253,23 +270,44 @@ def _axis(axis: Any) -> dict[str, Any]:
 
 
 def _importance(run: RunReport) -> dict[str, Any]:
+    """Importance of hyperparameters: of a search that of the SQL function, for its objective."""
     scores = {one.mst_key: badness(run.goal, one) for one in run.board}
-    method, found = importance(run.board, scores)
+    if run.importances is None:
+        method, found, measure = *importance(run.board, scores), first_series(run)
+    else:
+        method, found, measure = "fANOVA", list(run.importances), _objective(run.facts)
     return {
         "method": method,
+        "of": measure,
         "names": [one.parameter for one in found],
         "values": [_short(one.value) for one in found],
         "trials": [one.trials for one in found],
     }
 
 
-def work(hops: Sequence[Hopped]) -> dict[str, Any]:
+def _objective(facts: RunFacts) -> str:
+    """The first objective of a search, as Keras names it."""
+    try:
+        return SearchSpec.from_text(json.dumps(facts.search)).objectives[0].monitor
+    except (
+        AttributeError,
+        IndexError,
+        KeyError,
+        TypeError,
+        ValueError,
+    ):  # its owner may have written anything
+        return ""
+
+
+def work(hops: Sequence[Hopped], times: Mapping[int, tuple[float, float, float]]) -> dict[str, Any]:
     """Work of the workers by time: hops, or of many hops the share of each interval that they were busy.
 
-    Seconds are since the first hop began.
+    Args:
+        hops: of the run; seconds are since the first one began.
+        times: of each worker, in hops, with nothing to do, and in all.
     """
     if not hops:
-        return {"workers": [], "idle": [], "seconds": 0}
+        return {"workers": [], "idle": [], "scoring": [], "seconds": 0}
     workers = sorted({one.worker for one in hops})
     places = {worker: place for place, worker in enumerate(workers)}
     place = np.array([places[one.worker] for one in hops])
@@ -278,22 +316,30 @@ def work(hops: Sequence[Hopped]) -> dict[str, Any]:
     first = float(began.min())
     began, ended = began - first, ended - first
     seconds = max(float(ended.max()), 1e-3)
-    busy = np.bincount(place, np.maximum(0.0, ended - began), len(workers))
+    shares = [_of_time(times.get(one, (0.0, 0.0, 0.0))) for one in workers]
     found: dict[str, Any] = {
         "workers": workers,
-        "idle": [_short(max(0.0, 1 - one / seconds)) for one in busy.tolist()],
+        "idle": [_short(idle) for idle, _ in shares],
+        "scoring": [_short(scoring) for _, scoring in shares],
         "seconds": _short(seconds),
         "hops": len(hops),
     }
     if len(hops) > MOST_BARS:
-        shares = _shares(place, began, ended, len(workers), seconds)
-        return found | {"bin": seconds / BINS, "busy": np.round(shares, 3).tolist()}
+        cells = _shares(place, began, ended, len(workers), seconds)
+        return found | {"bin": seconds / BINS, "busy": np.round(cells, 3).tolist()}
     return found | {
         "bars": [
             [int(at), round(start, 4), round(end, 4), one.mst_key, one.epoch, one.partition_key]
             for at, start, end, one in zip(place, began.tolist(), ended.tolist(), hops, strict=True)
         ]
     }
+
+
+def _of_time(times: tuple[float, float, float]) -> tuple[float, float]:
+    """The shares of the time of a worker with nothing to do, and in scans and the like."""
+    busy, waited, seconds = times
+    idle = reading.idle_share(waited, seconds)
+    return idle, max(0.0, 1 - idle - busy / seconds) if seconds > 0 else 0.0
 
 
 def _shares(

@@ -40,6 +40,7 @@ class Worker:
 
     Attributes:
         busy: seconds in hops, of ``seconds`` since its first one began.
+        waited: seconds of these without anything to do; the rest is scoring and the like.
         since: seconds since that hop ended, by the server's clock.
     """
 
@@ -50,14 +51,20 @@ class Worker:
     epoch: int
     partition_key: int
     busy: float
+    waited: float
     seconds: float
     memory_mb: int
     since: float
 
     @property
     def idle(self) -> float:
-        """Share of time without a hop, from 0 to 1, until its last one ended."""
-        return max(0.0, 1 - self.busy / self.seconds) if self.seconds > 0 else 0.0
+        """Share of time with nothing to do, from 0 to 1, until its last hop ended."""
+        return reading.idle_share(self.waited, self.seconds)
+
+    @property
+    def scoring(self) -> float:
+        """Share of time in scans and other tasks between hops."""
+        return max(0.0, 1 - self.idle - self.busy / self.seconds) if self.seconds > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -109,20 +116,14 @@ SELECT d.rank, d.mst_key, d.status, d.epoch, d.epochs, d.progress, d.time_left, 
   FROM cerebro.dashboard d WHERE d.run_id = %s ORDER BY d.rank, d.mst_key LIMIT %s
 """
 _STATUSES = """
-SELECT CASE WHEN c.status IN ('waiting', 'training') AND r.status NOT IN ('queued', 'starting', 'running')
-            THEN 'stopped' ELSE c.status END, count(*)
-  FROM cerebro._configurations c JOIN cerebro.runs r ON r.run_id = c.run_id
- WHERE c.run_id = %s GROUP BY 1
+SELECT s.status, count(*) FROM cerebro._statuses s WHERE s.run_id = %s GROUP BY 1
 """
 _WORKERS = """
-SELECT l.worker, l.pid, s.hops, l.mst_key, l.epoch, l.partition_key, s.busy, s.seconds, s.memory_mb,
+SELECT l.worker, l.pid, s.hops, l.mst_key, l.epoch, l.partition_key, s.busy, s.waited, s.seconds, s.memory_mb,
        extract(epoch FROM clock_timestamp() - l.finished)::double precision
   FROM (SELECT DISTINCT ON (h.worker) h.worker, h.pid, h.mst_key, h.epoch, h.partition_key, h.finished
           FROM cerebro.hops h WHERE h.run_id = %s ORDER BY h.worker, h.finished DESC) l
-  JOIN (SELECT g.worker, count(*) AS hops, max(g.memory_mb) AS memory_mb,
-               sum(extract(epoch FROM g.finished - g.started))::double precision AS busy,
-               extract(epoch FROM max(g.finished) - min(g.started))::double precision AS seconds
-          FROM cerebro.hops g WHERE g.run_id = %s GROUP BY g.worker) s ON s.worker = l.worker
+  JOIN cerebro._worker_times s ON s.run_id = %s AND s.worker = l.worker
  ORDER BY l.worker
 """
 

@@ -322,14 +322,16 @@ $triggers$;
 DO $known$
 DECLARE
     one record;
+    known record;
 BEGIN
     IF EXISTS (SELECT 1 FROM cerebro.catalog_roles k WHERE NOT {{ is_here }}) THEN
         PERFORM cerebro._adopt();
     END IF;
     FOR one IN SELECT * FROM cerebro._role_columns() LOOP
-        EXECUTE format('SELECT cerebro._know_role(n.role, NULL) FROM (SELECT DISTINCT t.%I AS role FROM %s t) n '
-                       'WHERE NOT EXISTS (SELECT 1 FROM cerebro.catalog_roles k WHERE k.role = n.role)',
-                       one.attribute, one.relation);
+        -- Not in one statement: a function may not write where the rows of a table lie on segments.
+        FOR known IN EXECUTE format('SELECT DISTINCT t.%I AS role FROM %s t', one.attribute, one.relation) LOOP
+            PERFORM cerebro._know_role(known.role, NULL);
+        END LOOP;
     END LOOP;
     PERFORM cerebro._adopt();
 END

@@ -6,7 +6,7 @@ DROP VIEW IF EXISTS cerebro.schedules, cerebro.job_log, cerebro.jobs, cerebro._o
     cerebro._job_events, cerebro._jobs;
 DROP VIEW IF EXISTS cerebro.searches;
 DROP VIEW IF EXISTS cerebro.trials;
-{%- set views = ['registered_functions', 'progress', 'leaderboard', 'metrics', 'decisions', 'updates', 'hops', 'runs', 'settings', '_settings', '_requests',
+{%- set views = ['registered_functions', 'progress', 'leaderboard', '_statuses', '_worker_times', 'metrics', 'decisions', 'updates', 'hops', 'runs', 'settings', '_settings', '_requests',
                  '_metrics', '_updates', '_hops', '_decisions', '_plan', '_architectures', '_architecture_keys', '_configurations', '_runs'] %}
 {% for view in views %}
 DROP VIEW IF EXISTS cerebro.{{ view }};
@@ -197,6 +197,38 @@ SELECT d.run_id, d.number, d.mst_key, d.action, d.epochs, d.source, d.source_epo
 COMMENT ON VIEW cerebro.decisions IS
 'What changed the set of configurations of each run, in the order in which it was decided.';
 
+-- The status of each configuration, which all else reads here; cerebro_db/core/statuses.py has what each means.
+-- Of a search what was decided last counts, and who has come to its budget waits for what is decided then.
+CREATE VIEW cerebro._statuses WITH (security_barrier) AS
+SELECT c.run_id, c.mst_key,
+       CASE WHEN c.status IN ('failed', 'cancelled') THEN c.status
+            WHEN d.action = 'stop' THEN 'stopped'
+            WHEN c.status IN ('finished', 'stopped') THEN c.status
+            WHEN r.status NOT IN ('queued', 'starting', 'running') THEN 'stopped'
+            WHEN c.status = 'training' AND m.epoch >= c.budget AND d.action IS NOT NULL THEN 'waiting'
+            ELSE c.status
+       END AS status
+  FROM cerebro._configurations c
+  JOIN cerebro.runs r ON r.run_id = c.run_id
+  LEFT JOIN (SELECT DISTINCT ON (n.run_id, n.mst_key) n.run_id, n.mst_key, n.action FROM cerebro._decisions n
+              ORDER BY n.run_id, n.mst_key, n.number DESC) d ON d.run_id = c.run_id AND d.mst_key = c.mst_key
+  LEFT JOIN (SELECT x.run_id, x.mst_key, max(x.epoch) AS epoch FROM cerebro._metrics x GROUP BY x.run_id, x.mst_key) m
+    ON m.run_id = c.run_id AND m.mst_key = c.mst_key;
+COMMENT ON VIEW cerebro._statuses IS 'Internal: the status of each configuration.';
+
+-- Where the time of each worker went, from its first hop to its last: what is neither hop nor waiting is scoring.
+CREATE VIEW cerebro._worker_times WITH (security_barrier) AS
+SELECT h.run_id, h.worker, count(*) AS hops, max(h.memory_mb) AS memory_mb,
+       sum(extract(epoch FROM h.finished - h.started))::double precision AS busy,
+       coalesce(sum(CASE WHEN h.started > h.first THEN h.waited END), 0)::double precision AS waited,
+       extract(epoch FROM max(h.finished) - min(h.started))::double precision AS seconds
+  FROM (SELECT x.run_id, x.worker, x.memory_mb, x.started, x.finished, x.waited,
+               min(x.started) OVER (PARTITION BY x.run_id, x.worker) AS first
+          FROM cerebro._hops x) h
+ GROUP BY h.run_id, h.worker;
+COMMENT ON VIEW cerebro._worker_times IS 'Internal: seconds of each worker in hops, without anything to do, and in all.';
+GRANT SELECT ON cerebro._statuses, cerebro._worker_times TO cerebro_user;
+
 -- Nothing is computed ahead in WITH, and windows are of one run: a condition on run_id reaches all tables.
 {%- macro latest(dataset) %}
       LEFT JOIN (SELECT l.* FROM (
@@ -217,8 +249,7 @@ SELECT run_id,
        stopped_epoch, best_epoch
   FROM (
     SELECT c.run_id, c.mst_key, c.model_id, c.compile_params, c.fit_params,
-           CASE WHEN c.status IN ('waiting', 'training') AND r.status NOT IN ('queued', 'starting', 'running')
-                THEN 'stopped' ELSE c.status END AS status,
+           s.status,
            c.error, coalesce(t.epoch, v.epoch) AS epoch, c.stopped_epoch, c.best_epoch,
            coalesce(t.metric_names, v.metric_names) AS metric_names,
            v.loss AS validation_loss, v.metrics AS validation_metrics,
@@ -230,7 +261,7 @@ SELECT run_id,
                ELSE coalesce(v.loss, t.loss)
            END AS badness
       FROM cerebro._configurations c
-      JOIN cerebro.runs r ON r.run_id = c.run_id
+      JOIN cerebro._statuses s ON s.run_id = c.run_id AND s.mst_key = c.mst_key
       {{- latest('training') }} t ON t.run_id = c.run_id AND t.mst_key = c.mst_key
       {{- latest('validation') }} v ON v.run_id = c.run_id AND v.mst_key = c.mst_key) results;
 COMMENT ON VIEW cerebro.leaderboard IS

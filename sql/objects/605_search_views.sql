@@ -19,19 +19,18 @@
                  WHERE coalesce(array_ndims(m.metric_names), 1) = 1 AND coalesce(array_ndims(m.metrics), 1) = 1
                  ORDER BY m.run_id, m.mst_key, m.dataset, m.epoch DESC) l)
 {%- endset %}
+{%- set is_place = "((d.detail ->> 'bracket') ~ '^[0-9]{1,9}$' AND (d.detail ->> 'rung') ~ '^[0-9]{1,9}$')" %}
 CREATE VIEW cerebro.trials WITH (security_barrier) AS
 SELECT c.run_id, c.mst_key,
        rank() OVER (PARTITION BY c.run_id
                     ORDER BY c.status IN ('failed', 'cancelled'), v.badness, v.objectives IS NULL) AS rank,
        c.model_id, c.compile_params, c.fit_params, b.parameters,
-       CASE WHEN n.action = 'stop' AND c.status IN ('waiting', 'training', 'finished') THEN 'stopped'
-            WHEN c.status = 'training' AND v.epoch >= c.budget THEN 'waiting'
-            ELSE c.status
-       END AS status,
+       t.status,
        p.bracket, p.rung, c.budget, v.epoch, v.objectives[1] AS objective, v.objectives,
        n.action, n.reason, nullif(n.who, '') AS decided_by, n.decided, c.error
   FROM cerebro._configurations c
   JOIN cerebro._runs s ON s.run_id = c.run_id AND s.search IS NOT NULL
+  JOIN cerebro._statuses t ON t.run_id = c.run_id AND t.mst_key = c.mst_key
   LEFT JOIN (SELECT m.run_id, m.mst_key, max(m.epoch) AS epoch, array_agg(m.value ORDER BY a.place) AS objectives,
                     -- Smaller is better; what is not a number comes last.
                     min(CASE WHEN a.place > 0 OR m.value = 'NaN' THEN NULL WHEN a.maximise THEN -m.value
@@ -40,11 +39,12 @@ SELECT c.run_id, c.mst_key,
                JOIN {{ aims | trim }} a
                  ON a.run_id = m.run_id AND a.dataset = m.dataset AND a.metric = m.metric
               GROUP BY m.run_id, m.mst_key) v ON v.run_id = c.run_id AND v.mst_key = c.mst_key
-  LEFT JOIN (SELECT d.run_id, d.mst_key,
-                    max(CASE WHEN (d.detail ->> 'bracket') ~ '^[0-9]{1,9}$' THEN (d.detail ->> 'bracket')::integer END)
-                        AS bracket,
-                    max(CASE WHEN (d.detail ->> 'rung') ~ '^[0-9]{1,9}$' THEN (d.detail ->> 'rung')::integer END) AS rung
-               FROM cerebro._decisions d GROUP BY d.run_id, d.mst_key) p
+  -- Both of the last decision that has them: a trial may go on in another bracket.
+  LEFT JOIN (SELECT DISTINCT ON (d.run_id, d.mst_key) d.run_id, d.mst_key,
+                    CASE WHEN {{ is_place }} THEN (d.detail ->> 'bracket')::integer END AS bracket,
+                    CASE WHEN {{ is_place }} THEN (d.detail ->> 'rung')::integer END AS rung
+               FROM cerebro._decisions d WHERE {{ is_place }}
+              ORDER BY d.run_id, d.mst_key, d.number DESC) p
     ON p.run_id = c.run_id AND p.mst_key = c.mst_key
   LEFT JOIN (SELECT DISTINCT ON (d.run_id, d.mst_key) d.run_id, d.mst_key, d.detail -> 'parameters' AS parameters
                FROM cerebro._decisions d WHERE d.action IN ('add', 'clone')

@@ -3,8 +3,8 @@
 -- Nothing is computed ahead in WITH, and windows are of one run: a condition on run_id reaches all tables.
 -- Whoever owns a run may have written anything: numbers near the limits of their type are drawn as what is none.
 {%- set done = "coalesce(h.done, 0)" %}
-{%- set planned = "(coalesce(c.stopped_epoch, c.budget, r.num_iterations)::numeric * r.num_partitions)" %}
-{%- set is_over = "(c.status NOT IN ('waiting', 'training') OR r.status NOT IN ('queued', 'starting', 'running'))" %}
+{%- set planned = "(coalesce(c.stopped_epoch, c.budget, r.num_iterations)::numeric * r.num_partitions * a.rounds)" %}
+{%- set is_over = "(s.status NOT IN ('waiting', 'training'))" %}
 {%- set seconds = "(a.active + greatest(0, extract(epoch FROM max(h.last) OVER (PARTITION BY c.run_id) - coalesce(r.resumed, r.started))))" %}
 {#- Without a column in it the server would compute a character ahead, which not every encoding has. #}
 {%- set full = "CASE WHEN getdatabaseencoding() = 'UTF8' THEN chr(9608 + r.num_partitions * 0) ELSE '#' END" %}
@@ -16,9 +16,8 @@ SELECT c.run_id,
                     ORDER BY c.status IN ('failed', 'cancelled'),
                              CASE c.goal WHEN 'max' THEN -v.result ELSE v.result END, v.loss) AS rank,
        c.mst_key,
-       CASE WHEN c.status IN ('waiting', 'training') AND r.status NOT IN ('queued', 'starting', 'running')
-            THEN 'stopped' ELSE c.status END AS status,
-       floor({{ done }} / r.num_partitions)::integer AS epoch,
+       s.status,
+       floor({{ done }} / (r.num_partitions * a.rounds))::integer AS epoch,
        coalesce(c.stopped_epoch, c.budget, r.num_iterations) AS epochs,
        repeat({{ full }}, least(20, floor(20 * {{ done }} / {{ planned }}))::integer)
        || repeat('.', 20 - least(20, floor(20 * {{ done }} / {{ planned }}))::integer) AS progress,
@@ -34,6 +33,7 @@ SELECT c.run_id,
   FROM cerebro._configurations c
   JOIN cerebro.runs r ON r.run_id = c.run_id
   JOIN cerebro._runs a ON a.run_id = c.run_id
+  JOIN cerebro._statuses s ON s.run_id = c.run_id AND s.mst_key = c.mst_key
   LEFT JOIN (SELECT x.run_id, x.mst_key, count(*) AS done, max(x.finished) AS last
                FROM cerebro._hops x GROUP BY x.run_id, x.mst_key) h
     ON h.run_id = c.run_id AND h.mst_key = c.mst_key

@@ -2,6 +2,9 @@
 -- is ended. Who drives a run holds its advisory lock.
 DO $alive$
 DECLARE
+    keys bigint[];
+    pids integer[];
+    roles text[];
     runs text;
     first bigint;
     busy record;
@@ -11,15 +14,19 @@ BEGIN
                       AND a.attrelid = to_regclass('cerebro.catalog_runs')) THEN
         RETURN;
     END IF;
+    -- In two statements: where the catalog lies on segments, one may not read it beside the locks of all of them.
+    SELECT array_agg((l.classid::bigint << 32) | l.objid::bigint), array_agg(l.pid),
+           array_agg(coalesce(a.usename, 'unknown')::text) INTO keys, pids, roles
+      FROM pg_catalog.pg_locks l
+      LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+     WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+       AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database());
     EXECUTE $runs$
-        SELECT string_agg(format('run %s of %s (process %s)', r.run_id, coalesce(a.usename, 'unknown'), l.pid), ', '
-                          ORDER BY r.run_id), min(r.run_id)
-          FROM pg_catalog.pg_locks l
-          JOIN cerebro.catalog_runs r ON (l.classid::bigint << 32) | l.objid::bigint = r.lock_key AND l.pid = r.driver_pid
-          LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
-         WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND r.status IN ('starting', 'running')
-           AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())$runs$
-       INTO runs, first;
+        SELECT string_agg(DISTINCT format('run %s of %s (process %s)', r.run_id, h.role, h.pid), ', '), min(r.run_id)
+          FROM cerebro.catalog_runs r
+          JOIN unnest($1, $2, $3) AS h(key, pid, role) ON h.key = r.lock_key AND h.pid = r.driver_pid
+         WHERE r.status IN ('starting', 'running')$runs$
+       INTO runs, first USING keys, pids, roles;
     IF runs IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55006',
             MESSAGE = format('runs go on in this database: %s; allowed: none while Cerebro-DB is installed', runs),

@@ -22,6 +22,7 @@ from cerebro_db.runs.searches import again, requests
 from cerebro_db.runs.searches.search import search
 from tests.fitting import searching
 from tests.fitting.searching import METHODS, SPACE
+from tests.fitting.test_progress import until
 from tests.fitting.test_resume import results
 
 DECISIONS = (
@@ -108,6 +109,12 @@ def models(bench: Any, name: str) -> dict[int, str]:
 def test_others_change_a_search_which_can_be_repeated(bench: Any, gate: Gate) -> None:
     gate.shut(epoch=40)  # none of the first ones ends before it is stopped
     process, run_id = going_on(bench, "steered", 2, "long")
+    # On a busy machine one worker begins long before the other, and has one trial first.
+    until(
+        bench,
+        "SELECT count(*) > 0 FROM cerebro.hops WHERE run_id = %s AND mst_key = 2 AND epoch > 1",
+        (run_id,),
+    )
     client = Client.of(bench.dsn)
     added = requests.add(client.pool, run_id, [(2, ADAM, "batch_size=8")], 3)
     assert added == [5]
@@ -358,6 +365,13 @@ def test_a_small_budget_of_trials_has_a_model_of_all_epochs(bench: Any) -> None:
     decided = "SELECT reason FROM cerebro.decisions WHERE run_id = %s AND action = 'promote'"
     reason = "the best so far goes on to epoch 9, which no trial has reached"
     assert reason in bench.column(decided, (run_id,))
+    counts = "SELECT finished_trials, stopped FROM cerebro.searches WHERE run_id = %s"
+    full = "SELECT count(nullif(model_epoch = 9, false)), count(nullif(model_epoch < 9, false)) FROM few_trials_info"
+    assert bench.row(counts, (run_id,)) == bench.row(full)
+    board = "SELECT mst_key, status FROM cerebro.leaderboard WHERE run_id = %s ORDER BY 1"
+    assert bench.fetch(board, (run_id,)) == bench.fetch(
+        "SELECT mst_key, status FROM few_trials_info ORDER BY 1"
+    )
     row = "SELECT best_mst_key, best_objective FROM cerebro.searches WHERE run_id = %s"
     key, value = bench.row(row, (run_id,))
     compiling = bench.value("SELECT compile_params FROM few_trials_info WHERE mst_key = %s", (key,))

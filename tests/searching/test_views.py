@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -15,6 +17,12 @@ import psycopg2
 import pytest
 from commands import command
 from pace import stretched
+
+from cerebro_db.cli import pictures
+from cerebro_db.core import statuses as statuses_
+from cerebro_db.models import studies
+from cerebro_db.watching import reading, report
+from cerebro_db.watching.view import view_of
 
 RUN = (
     "INSERT INTO cerebro._runs (source_table, model_output_table, num_iterations, seed, "
@@ -128,9 +136,9 @@ def test_what_has_no_value_comes_last(sql: Any) -> None:
     measure(sql, run_id, 3, 1, 0.9)
     rows = "SELECT mst_key, rank, status FROM cerebro.trials WHERE run_id = %s ORDER BY 2, 1"
     assert sql.fetch(rows, (run_id,)) == [
-        (2, 1, "waiting"),  # it has done what it was given
-        (1, 2, "waiting"),
-        (4, 3, "waiting"),
+        (2, 1, "stopped"),  # nobody drives the run
+        (1, 2, "stopped"),
+        (4, 3, "stopped"),
         (3, 4, "failed"),
     ]
 
@@ -179,6 +187,87 @@ def test_owners_may_write_anything(sql: Any, spec: str) -> None:
     trials = "SELECT mst_key, bracket, rung FROM cerebro.trials WHERE run_id = %s"
     assert sql.fetch(trials, (run_id,)) == [(1, 2, 0)]
     assert sql.value("SELECT trials FROM cerebro.searches WHERE run_id = %s", (run_id,)) == 1
+
+
+HOP = (
+    "INSERT INTO cerebro._hops (run_id, mst_key, epoch, position, partition_key, worker, pid, started, finished, "
+    "waited, read, trained, written, rows, loss, compiled, cached, memory_mb) VALUES (%s, %s, %s, %s, 0, %s, 7, "
+    "timestamptz '2026-01-02 03:00+00' + %s * interval '1 second', "
+    "timestamptz '2026-01-02 03:00+00' + %s * interval '1 second', %s, 0, 0, 0, 10, 1, false, false, 5)"
+)
+
+
+def statuses(sql: Any, run_id: int) -> dict[str, dict[int, str]]:
+    """The status of each configuration as the views have it."""
+    return {
+        view: dict(sql.fetch(f"SELECT mst_key, status FROM cerebro.{view} WHERE run_id = %s", (run_id,)))
+        for view in ("_statuses", "trials", "leaderboard", "dashboard")
+    }  # fmt: skip
+
+
+def test_one_status_for_all_who_show_it(sql: Any) -> None:
+    """Who has come to its budget waits, and is counted as such above the rows that say so."""
+    run_id = begin(sql, ACCURACY)
+    sql.run("UPDATE cerebro._runs SET status = 'queued' WHERE run_id = %s", (run_id,))
+    kinds = {1: "training", 2: "training", 3: "failed", 4: "waiting", 5: "training", 6: "stopped"}
+    for key, status in kinds.items():
+        add(sql, run_id, 1, key, status=status)
+    measure(sql, run_id, 1, 1, 0.5)
+    sql.run(DECISION, (run_id, 2, 5, "stop", 1, None, None, "hopeless", "", "{}"))
+    right = {1: "waiting", 2: "training", 3: "failed", 4: "waiting", 5: "stopped", 6: "stopped"}
+    assert statuses(sql, run_id) == dict.fromkeys(
+        ("_statuses", "trials", "leaderboard", "dashboard"), right
+    )
+    counts = "SELECT finished_trials, stopped, failed FROM cerebro.searches WHERE run_id = %s"
+    assert sql.row(counts, (run_id,)) == (0, 2, 1)
+    with patch.dict(os.environ, COLUMNS="150"):
+        done = command("watch", "--dsn", sql.dsn, "--once", run_id)
+    assert "6 trials: 1 training, 2 waiting, 2 stopped, 1 failed" in done.stdout
+    rows = [line.split()[2] for line in done.stdout.splitlines() if line.strip()[:1].isdigit()]
+    assert sorted(rows[-6:]) == sorted(right.values())
+    # Nobody drives it any more.
+    sql.run("UPDATE cerebro._runs SET status = 'paused' WHERE run_id = %s", (run_id,))
+    stopped = {key: "failed" if key == 3 else "stopped" for key in right}
+    assert statuses(sql, run_id) == dict.fromkeys(
+        ("_statuses", "trials", "leaderboard", "dashboard"), stopped
+    )
+
+
+def test_every_status_has_its_place() -> None:
+    """Who shows or exports statuses knows all of them."""
+    assert list(pictures.STATUSES) == list(statuses_.CONFIGURATIONS)
+    assert studies.STATES.keys() == statuses_.CONFIGURATIONS.keys()
+    assert set(statuses_.WITH_MODEL) < statuses_.CONFIGURATIONS.keys()
+    assert set(statuses_.GOING_ON) < set(statuses_.RUNS)
+
+
+def test_bracket_and_rung_are_of_one_decision(sql: Any) -> None:
+    """A trial that goes on in another bracket is in its first rung, and in none of the two before."""
+    run_id = begin(sql, ACCURACY)
+    add(sql, run_id, 1, 1)
+    for number, place in ((2, (2, 1)), (3, (1, 0))):
+        detail = json.dumps({"bracket": place[0], "rung": place[1]})
+        sql.run(DECISION, (run_id, number, 1, "promote", 3, None, None, "", "", detail))
+    sql.run(DECISION, (run_id, 4, 1, "stop", 3, None, None, "", "ann", "{}"))
+    place = "SELECT bracket, rung FROM cerebro.trials WHERE run_id = %s"
+    assert sql.row(place, (run_id,)) == (1, 0)
+
+
+def test_scoring_is_not_idle(sql: Any) -> None:
+    """Ten seconds: six in hops, one with nothing to do, and three in scans; before its first hop nothing counts."""
+    run_id = begin(sql, ACCURACY)
+    add(sql, run_id, 1, 1)
+    for epoch, (began, ended, waited) in enumerate([(0, 2, 50), (2, 4, 0), (8, 10, 1)], 1):
+        sql.run(HOP, (run_id, 1, epoch, 0, 3, began, ended, waited))
+    times = (
+        "SELECT worker, hops, busy, waited, seconds FROM cerebro._worker_times WHERE run_id = %s"
+    )
+    assert sql.row(times, (run_id,)) == (3, 3, 6.0, 1.0, 10.0)
+    source = SimpleNamespace(run=lambda query, values=(): sql.fetch(query, values))
+    (worker,) = view_of(source, run_id, 10).workers
+    assert (worker.idle, worker.scoring) == (pytest.approx(0.1), pytest.approx(0.3))
+    found = report.work(reading.hops(source, run_id), reading.worker_times(source, run_id))
+    assert (found["idle"], found["scoring"]) == ([0.1], [0.3])
 
 
 def test_a_fit_is_no_search(sql: Any) -> None:
@@ -268,13 +357,15 @@ def drawn(sql: Any) -> int:
             "model_id": 1, "optimizer": "SGD", "batch_size": 8 + 7 * key % 56,
             "lr": 0.01 * (1 + 13 * key % 97), "loss": ["mse", "mae"][key % 3 % 2],
         }  # fmt: skip
-        status = "failed" if key == 20 else "finished"
+        status = "failed" if key == 20 else "finished" if key in (1, 2) else "stopped"
         add(sql, run_id, 1, key, parameters=parameters, status=status)
         measure(sql, run_id, key, 1, parameters["batch_size"] / 100)
     for key in (1, 2):
         measure(sql, run_id, key, 3, 0.99)
+    sql.run(HOP, (run_id, 1, 1, 0, 0, 5, 6, 0))
+    sql.run(HOP, (run_id, 1, 3, 0, 0, 20, 25, 0))
     # Somebody has added one that is of no space.
-    add(sql, run_id, 2, 21)
+    add(sql, run_id, 2, 21, status="stopped")
     measure(sql, run_id, 21, 1, 0.5)
     return run_id
 
@@ -335,7 +426,14 @@ class TestStudy:
         assert study.metric_names == ["val_accuracy"]
         assert study.best_value == 0.99
         assert len(study.trials) == 21
+        # Two came to the last of nine epochs; the others were stopped after the first.
+        states = [one.state.name for one in study.trials]
+        assert (states.count("COMPLETE"), states.count("PRUNED")) == (2, 18)
         first = study.trials[0]
+        zone = datetime.now().astimezone().tzinfo
+        began = datetime(2026, 1, 2, 3, 0, 5, tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
+        assert first.datetime_start == began
+        assert first.duration == timedelta(seconds=20)
         assert first.intermediate_values == {1: 0.15, 3: 0.99}
         assert first.params == {"batch_size": 15, "lr": 0.14, "loss": "mae"}
         assert first.user_attrs["mst_key"] == 1

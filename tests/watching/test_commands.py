@@ -41,7 +41,7 @@ def test_watch_once(watched: Watched) -> None:
     assert f"100 % · {hops} of {hops} hops" in shown
     assert re.search(r"rank +mst_key +status +epoch +progress +val_accuracy +curve", shown)
     assert len(re.findall(r"3/3 +█{20}", shown)) == 4
-    assert re.search(r"worker +pid +hops +idle +memory", shown)
+    assert re.search(r"worker +pid +hops +idle +scoring +memory", shown)
 
 
 def test_a_narrow_terminal_has_what_matters(watched: Watched) -> None:

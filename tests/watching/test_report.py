@@ -162,13 +162,15 @@ def test_time_of_workers_is_added_up() -> None:
     edges = np.sort(generator.uniform(0, 100, 12001)).reshape(-1)
     hops = [hop(0, *edges[at : at + 2]) for at in range(0, 12000, 2)]
     hops += [hop(3, 0.0, 25.0), hop(3, 75.0, 100.0)]
-    found = work(hops)
-    busy = np.asarray(found["busy"])
-    assert found["workers"] == [0, 3]
     seconds = max(one.finished for one in hops) - min(one.started for one in hops)
     taken = sum(one.finished - one.started for one in hops[:6000])
+    # A quarter of the run, worker 3 scores, and for as long it has nothing to do.
+    found = work(hops, {0: (taken, seconds - taken, seconds), 3: (50.0, 25.0, 100.0)})
+    busy = np.asarray(found["busy"])
+    assert found["workers"] == [0, 3]
     assert busy[0].mean() * seconds == pytest.approx(taken, rel=0.01)
-    assert found["idle"] == pytest.approx([1 - taken / seconds, 0.5], rel=0.01)
+    assert found["idle"] == pytest.approx([1 - taken / seconds, 0.25], rel=0.01)
+    assert found["scoring"] == pytest.approx([0, 0.25], abs=0.01)
     middle = busy[1][int(0.3 * report.BINS) : int(0.7 * report.BINS)]
     assert middle.max() == 0
     assert busy[1][: int(0.2 * report.BINS)].min() == 1

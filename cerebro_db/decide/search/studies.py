@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.core.search import SearchSpec
@@ -27,6 +28,7 @@ class Measured:
         steps: the first objective by epoch.
         state: one of ``TrialState`` of Optuna, by its name.
         attributes: what else there is to tell.
+        times: when it began and ended, with a time zone; None where that is not told.
     """
 
     parameters: Parameters
@@ -34,6 +36,7 @@ class Measured:
     steps: Mapping[int, float] = field(default_factory=dict)
     state: str = "COMPLETE"
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    times: tuple[datetime, datetime] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,16 +69,24 @@ def add_to_study(study: optuna.Study, spec: SearchSpec, trials: Sequence[Measure
         if one.parameters:
             explorer.suggest(fixed)
         bounds = {name: _distribution(*found) for name, found in fixed.bounds.items()}
-        study.add_trial(
-            optuna.trial.create_trial(
-                state=optuna.trial.TrialState[one.state],
-                params=fixed.chosen,
-                distributions=bounds,
-                values=list(one.values) if one.state == "COMPLETE" else None,
-                intermediate_values={epoch: one.steps[epoch] for epoch in sorted(one.steps)},
-                user_attrs=dict(one.attributes),
-            )
+        trial = optuna.trial.create_trial(
+            state=optuna.trial.TrialState[one.state],
+            params=fixed.chosen,
+            distributions=bounds,
+            values=list(one.values) if one.state == "COMPLETE" else None,
+            intermediate_values={epoch: one.steps[epoch] for epoch in sorted(one.steps)},
+            user_attrs=dict(one.attributes),
         )
+        if one.times is not None:
+            began, ended = map(_local, one.times)
+            trial.datetime_start = began
+            trial.datetime_complete = ended if trial.state.is_finished() else None
+        study.add_trial(trial)
+
+
+def _local(moment: datetime) -> datetime:
+    """A moment as Optuna has it: by the clock of this machine, without a time zone."""
+    return moment.astimezone().replace(tzinfo=None)
 
 
 def _distribution(kind: str, bounds: dict[str, Any]) -> optuna.distributions.BaseDistribution:

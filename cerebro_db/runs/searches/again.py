@@ -305,7 +305,7 @@ def _revive(
     _check_outputs(catalog, setup, run)
     sql_ends = (
         "SELECT mst_key, model_epoch FROM cerebro._configurations "
-        "WHERE run_id = %s AND status = 'finished' AND model_epoch IS NOT NULL"
+        "WHERE run_id = %s AND status IN ('finished', 'stopped') AND model_epoch IS NOT NULL"
     )
     ends = dict(catalog.execute(sql_ends, (run.run_id,)))
     there = {row[0] for row in catalog.execute(f"SELECT DISTINCT mst_key FROM {kept.sql}")}

@@ -135,15 +135,15 @@
     return draw(where, [{
       type: "bar", orientation: "h", x: [...values].reverse(), y: names.map((name) => plain(short(name))).reverse(), marker: { color: "#1f6feb" },
       customdata: [...trials].reverse(), hovertemplate: "%{y}: %{x:.3f} of %{customdata} configurations<extra></extra>",
-    }], { margin: { l: 140, r: 20, t: 40, b: 40 }, title: { text: `Importance for ${plain(run.first)}, by ${method}` }, xaxis: { range: [0, 1] } });
+    }], { margin: { l: 140, r: 20, t: 40, b: 40 }, title: { text: `Importance for ${plain(run.importance.of)}, by ${method}` }, xaxis: { range: [0, 1] } });
   }
 
   // -- hops by worker
   function work(run, place) {
     const where = part("work", place);
     if (!where) return;
-    const { workers, idle, bars, busy, seconds } = run.work;
-    const names = workers.map((worker, one) => `worker ${worker}, ${(100 * idle[one]).toFixed(0)} % idle`);
+    const { workers, idle, scoring, bars, busy, seconds } = run.work;
+    const names = workers.map((worker, one) => `worker ${worker}, ${(100 * idle[one]).toFixed(0)} % idle, ${(100 * scoring[one]).toFixed(0)} % scoring`);
     where.style.minHeight = `${120 + 34 * workers.length}px`;
     const more = { margin: { l: 150, r: 20, t: 30, b: 50 }, xaxis: { title: { text: "seconds since the first hop" }, range: [0, seconds] }, yaxis: { autorange: "reversed", type: "category" }, barmode: "overlay" };
     if (!bars) {

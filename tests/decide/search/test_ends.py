@@ -1,0 +1,49 @@
+"""Which trials have come to their end, by the decisions alone; as the schedule knows it."""
+
+from __future__ import annotations
+
+import pytest
+from decide.search.courses import Asked, Course, EarlyStopping, spec
+from decide.search.test_courses import ADDED, METHODS, noisy, uneven
+
+from cerebro_db.decide.search.ends import short_trials
+
+
+def short(course: Course) -> set[int]:
+    """Keys of the trials that were stopped."""
+    tracks = course.state.tracks.items()
+    trained = {key: one.verdict.stopped_epoch or one.budget for key, one in tracks if not one.ended}
+    return short_trials(course.spec, course.recorded, trained)
+
+
+@pytest.mark.parametrize("stopping", [EarlyStopping(), EarlyStopping(patience=2)])
+@pytest.mark.parametrize("method", METHODS)
+def test_who_was_trained_no_further_is_stopped(method: str, stopping: EarlyStopping) -> None:
+    search = spec(method, early_stopping=stopping, **METHODS[method])
+    course = Course(search, noisy, 1, uneven, fails={3: 1}).run()
+    end = course.schedule._method.end
+    trials = course.schedule.trials
+    wanted = {
+        key
+        for key, one in trials.items()
+        if one.status != "failed" and (one.status == "stopped" or one.offset + one.done < end)
+    }
+    assert short(course) == wanted
+    assert wanted < trials.keys()
+
+
+def test_asha_leaves_few_finished() -> None:
+    course = Course(spec("asha", num_configs=20, R=9, concurrency=2)).run()
+    finished = course.state.tracks.keys() - short(course)
+    assert finished == set(course.reached(9))
+    assert 1 <= len(finished) < 10
+
+
+@pytest.mark.parametrize("epochs", [2, None])
+def test_what_was_added_with_epochs_of_its_own_is_finished(epochs: int | None) -> None:
+    rows = [[1, ADDED, "batch_size=4", epochs]]
+    asks = {1: Asked(1, "add", 0, "ann", {"rows": rows})}
+    course = Course(spec("random", num_configs=4, num_iterations=5), asks=asks).run()
+    assert short(course) == set()
+    course.ask(Asked(2, "extend", 0, "ann", {"params": {"num_iterations": 7}}))
+    assert short(course) == set()
