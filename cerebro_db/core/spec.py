@@ -146,6 +146,33 @@ class Workers:
 
 
 @dataclass(frozen=True)
+class Speeds:
+    """Speeds of the machine, from which a run chooses the sizes of groups.
+
+    Each is how many times as fast a step is as by the built-in figures; None where these are used.
+
+    Attributes:
+        convolution: of nets with convolutions.
+        other: of all other nets.
+        measured_hops: hops of earlier runs that were measured; 0 where the caller has given the speeds.
+    """
+
+    convolution: float | None = None
+    other: float | None = None
+    measured_hops: int = 0
+
+    @property
+    def are_known(self) -> bool:
+        """True if any speed is not that of the built-in figures."""
+        return self.convolution is not None or self.other is not None
+
+    def of(self, has_convolution: bool) -> float:
+        """The speed of nets with or without convolutions."""
+        found = self.convolution if has_convolution else self.other
+        return 1.0 if found is None else found
+
+
+@dataclass(frozen=True)
 class Asynchrony:
     """Asynchrony of the workers of a round, one of which holds the weights.
 
@@ -181,6 +208,7 @@ class RunSpec:
         processors: trainers that compute at the same time, from which a run chooses the sizes of groups.
         largest_group: hops that may be made together, where the run chooses that.
         neighbours: partitions of one host, where those of a group may be on several; else 0.
+        speeds: of the machine, from which a run chooses the sizes of groups; plans do not depend on them.
         asynchrony: of the workers of a round.
         durability: which states outlive a crash: those of every hop, or those at the end of an epoch.
         scans_wait: whether a scan waits for all configurations, as partitions do not fit into memory.
@@ -201,6 +229,7 @@ class RunSpec:
     processors: int = 1
     largest_group: int = 1
     neighbours: int = 0
+    speeds: Speeds = Speeds()
     asynchrony: Asynchrony = Asynchrony()
     durability: str = EVERY_HOP
     use_gpus: bool = False

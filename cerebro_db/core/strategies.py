@@ -11,6 +11,7 @@ from cerebro_db.configs.arguments import (
     Argument,
     choice,
     nearest,
+    number,
     unknown,
     validated_arguments,
     whole,
@@ -30,6 +31,7 @@ from cerebro_db.core.spec import (
     SIDE_BY_SIDE,
     TASK,
     Asynchrony,
+    Speeds,
 )
 from cerebro_db.errors import InvalidArgument, hinted
 
@@ -39,6 +41,7 @@ CORRECTED, KEPT = "corrected", "kept"
 PROBE_STEPS = 16
 _MOST_ROUNDS = 10_000
 _MOST_PROCESSORS = 100_000
+SLOWEST, FASTEST = 0.01, 100.0
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,9 @@ _BITS = whole("bits", 32, None)
 _PROCESSORS = whole("processors", None, 1, high=_MOST_PROCESSORS)
 _GROUP = whole("group", None, 1, high=_MOST_PROCESSORS)
 _NEIGHBOURS = whole("neighbours", None, 1, high=_MOST_PROCESSORS)
+_SPEED = number("speed", None, SLOWEST, high=FASTEST)
+_CONVOLUTION_SPEED = number("convolution_speed", None, SLOWEST, high=FASTEST)
+_MEASURED_HOPS = whole("measured_hops", 0, 0, high=1_000_000)
 _ALLOWED_BITS = (32, 16, 8)
 _MODE = choice("mode", SYNCHRONOUS, SYNCHRONOUS, ASYNCHRONOUS)
 _GROUPS = whole("groups", None, 1, high=100_000)
@@ -87,7 +93,11 @@ KINDS: Mapping[str, StrategyKind] = MappingProxyType(
             ),
             StrategyKind(ALLREDUCE, (_ROUNDS,), "rounds=4"),
             StrategyKind(PIPE, (_ROUNDS, _WARM_UP, _BITS), "warm_up=2, bits=16"),
-            StrategyKind(AUTO, (_PROCESSORS, _GROUP, _NEIGHBOURS), "processors=4, group=2"),
+            StrategyKind(
+                AUTO,
+                (_PROCESSORS, _GROUP, _NEIGHBOURS, _SPEED, _CONVOLUTION_SPEED, _MEASURED_HOPS),
+                "processors=4, group=2, convolution_speed=2.5",
+            ),
             StrategyKind(PARAMETER_SERVER, (_ROUNDS, _MODE), "rounds=4, mode=asynchronous"),
             StrategyKind(
                 GROUPS, (_ROUNDS, _GROUPS, _MOMENTUM, _PROBE_STEPS), "groups=2, momentum=kept"
@@ -110,6 +120,7 @@ class ChosenStrategy:
         processors: trainers that compute at the same time; None for as many as the server lets.
         group: the most workers that train a configuration together; None for as many as it takes.
         neighbours: partitions of one host, where those of a group may be on several.
+        speeds: of the machine; unknown ones are measured where that is possible.
         asynchrony: of the workers of a round.
         text: the parameters that differ from the defaults, as they can be written.
     """
@@ -122,6 +133,7 @@ class ChosenStrategy:
     processors: int | None = None
     group: int | None = None
     neighbours: int | None = None
+    speeds: Speeds = field(default_factory=Speeds)
     asynchrony: Asynchrony = field(default_factory=Asynchrony)
     text: str = ""
 
@@ -169,9 +181,26 @@ def _with_parameters(kind: StrategyKind, params: str) -> ChosenStrategy:
         processors=found.get("processors"),
         group=found.get("group"),
         neighbours=found.get("neighbours"),
+        speeds=_speeds(name, found),
         asynchrony=_asynchrony(name, found),
         text=", ".join(f"{key}={value!r}" for key, value in values),
     )
+
+
+def _speeds(name: str, found: Mapping[str, Any]) -> Speeds:
+    """Speeds of the machine among the parameters of a strategy.
+
+    Raises:
+        InvalidArgument: hops are said to be measured, but no speed is given.
+    """
+    hops = found.get("measured_hops", 0)
+    speeds = Speeds(found.get("convolution_speed"), found.get("speed"), hops)
+    if hops and not speeds.are_known:
+        raise InvalidArgument(
+            f"strategy_params of {name}: got measured_hops={hops} without a speed; allowed: beside speed or "
+            "convolution_speed, as cerebro.runs shows them of a run whose speeds were measured"
+        )
+    return speeds
 
 
 def _asynchrony(name: str, found: Mapping[str, Any]) -> Asynchrony:

@@ -1,7 +1,8 @@
 """Static estimates from a model's size: seconds of a hop, steps of a call, and when to compile.
 
 Plans must not depend on how fast a machine happens to be, so nothing is measured at run time. The
-constants fit the machine they were measured on; only the ratios between configurations matter.
+constants fit the machine they were measured on; only the ratios between configurations matter there.
+Where seconds matter, as for groups of workers, a speed says how many times as fast steps are here.
 """
 
 from __future__ import annotations
@@ -90,13 +91,22 @@ def _row_seconds(facts: ArchitectureFacts) -> float:
     return facts.multiply_adds * _FLOPS_PER_MULTIPLY_ADD / flops
 
 
-def step_seconds(facts: ArchitectureFacts, rows: int) -> float:
-    """Estimates how long one worker takes for a step on a batch of `rows` rows."""
-    return _fixed_seconds(facts) + rows * _row_seconds(facts)
+def step_seconds(facts: ArchitectureFacts, rows: int, speed: float = 1.0) -> float:
+    """Estimates how long one worker takes for a step on a batch of `rows` rows.
+
+    Args:
+        speed: how many times as fast the machine is as the one that the constants are of.
+    """
+    return (_fixed_seconds(facts) + rows * _row_seconds(facts)) / speed
 
 
 def joined_step_seconds(
-    facts: ArchitectureFacts, rows: int, size: int, processors: int, neighbours: int = 0
+    facts: ArchitectureFacts,
+    rows: int,
+    size: int,
+    processors: int,
+    neighbours: int = 0,
+    speed: float = 1.0,
 ) -> float:
     """Estimates how long `size` workers take for a step on a batch that they share.
 
@@ -109,8 +119,9 @@ def joined_step_seconds(
         size: of the group.
         processors: trainers that compute at the same time.
         neighbours: workers that share the network of a host; 0 where all of them are on one.
+        speed: as of ``step_seconds``; of the exchange nothing is measured.
     """
-    own = step_seconds(facts, math.ceil(rows / size)) + _GRADIENT_CALLS_SECONDS
+    own = step_seconds(facts, math.ceil(rows / size), speed) + _GRADIENT_CALLS_SECONDS
     own += facts.parameters * _EXCHANGE_SECONDS
     seconds = own * max(1.0, size / processors) + _MEETING_SECONDS
     if not neighbours:

@@ -1,15 +1,16 @@
 """Groups: how many workers train a configuration together, where the run chooses that.
 
 A choice holds for an epoch of a configuration. It follows from static costs, from what the run was begun
-with, and from which configurations were still there two epochs before: never from how fast anything was.
+with, the speeds of the machine among it, and from which configurations were still there two epochs before:
+never from how fast anything of the run itself was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from cerebro_db.core.spec import TRAINING, Configuration, Hop, RunSpec
+from cerebro_db.core.spec import TRAINING, Configuration, Hop, RunSpec, Speeds
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.decide.callbacks import watches
 from cerebro_db.decide.cost import joined_step_seconds, step_seconds
@@ -34,6 +35,7 @@ class Rule:
         largest: hops that may be made together.
         epochs: of the run.
         neighbours: partitions of one host, where gradients go from one to another; 0 where there is one host.
+        speeds: of the machine.
     """
 
     partitions: int
@@ -41,18 +43,29 @@ class Rule:
     largest: int
     epochs: int
     neighbours: int = 0
+    speeds: Speeds = field(default_factory=Speeds)
 
     @classmethod
     def of(cls, spec: RunSpec) -> Rule:
         """The rule of a run."""
         partitions = len(spec.partitions[TRAINING])
-        return cls(partitions, spec.processors, spec.largest_group, spec.epochs, spec.neighbours)
+        largest, neighbours = spec.largest_group, spec.neighbours
+        return cls(partitions, spec.processors, largest, spec.epochs, neighbours, spec.speeds)
 
     @property
     def possible(self) -> list[int]:
         """Sizes of groups: an epoch has whole rounds of them."""
         most = min(self.largest, self.partitions)
         return [size for size in range(2, most + 1) if self.partitions % size == 0]
+
+    def speed(self, one: Configuration) -> float:
+        """How many times as fast as by the static costs a configuration is trained."""
+        return self.speeds.of(one.architecture.facts.has_convolution)
+
+    def step(self, one: Configuration) -> float:
+        """Estimated seconds of a step of a configuration by one worker."""
+        facts, batch = one.architecture.facts, one.fit_params.batch_size
+        return step_seconds(facts, batch, self.speed(one))
 
 
 @dataclass(frozen=True)
@@ -102,8 +115,10 @@ def gains(rule: Rule, one: Configuration, size: int) -> bool:
 def share_of_time(rule: Rule, one: Configuration, size: int) -> float:
     """Estimated time of a step by a group, over that by one worker."""
     facts, batch = one.architecture.facts, one.fit_params.batch_size
-    together = joined_step_seconds(facts, batch, size, rule.processors, rule.neighbours)
-    return together / step_seconds(facts, batch)
+    together = joined_step_seconds(
+        facts, batch, size, rule.processors, rule.neighbours, rule.speed(one)
+    )
+    return together / rule.step(one)
 
 
 def _seconds(
@@ -114,7 +129,7 @@ def _seconds(
     for one in configurations:
         size = sizes[one.mst_key]
         share = share_of_time(rule, one, size) if size > 1 else 1.0
-        own = one.hop_seconds * rule.partitions * share
+        own = one.hop_seconds / rule.speed(one) * rule.partitions * share
         longest = max(longest, own)
         work += own * min(size, rule.processors)
     return max(longest, work / min(rule.processors, rule.partitions))
@@ -196,14 +211,35 @@ def _told(state: RunState, hops: Sequence[Hop]) -> str:
         by_size.setdefault(hop.group, []).append(state.tracks[hop.mst_key].configuration)
     rule = Rule.of(state.spec)
     parts = [_told_of(rule, size, members) for size, members in sorted(by_size.items())]
+    parts.append(_figures(rule.speeds, [one for members in by_size.values() for one in members]))
     return f"from epoch {hops[0].epoch}: {'; '.join(parts)}"
+
+
+def _figures(speeds: Speeds, members: Iterable[Configuration]) -> str:
+    """Tells what the estimates of some configurations are made from."""
+    kinds = sorted({one.architecture.facts.has_convolution for one in members}, reverse=True)
+    found = {kind: speeds.convolution if kind else speeds.other for kind in kinds}
+    known = [
+        f"{_KINDS[kind]} {speed:g} times as fast as by the built-in figures"
+        for kind, speed in found.items()
+        if speed is not None
+    ]
+    if not known:
+        return "estimated by the built-in figures"
+    hops = speeds.measured_hops
+    who = f"as measured by {hops} hops of earlier runs" if hops else "as strategy_params say"
+    rest = [f"{_KINDS[kind]} by the built-in figures" for kind in kinds if found[kind] is None]
+    return "; ".join([f"estimated with steps of {' and '.join(known)}, {who}", *rest])
+
+
+_KINDS = {True: "nets with convolutions", False: "nets without convolutions"}
 
 
 def _told_of(rule: Rule, size: int, members: Sequence[Configuration]) -> str:
     one, batch = members[0], members[0].fit_params.batch_size
     who = ", ".join(str(member.mst_key) for member in members[:_MOST_TOLD])
     who += ", ..." if len(members) > _MOST_TOLD else ""
-    alone = step_seconds(one.architecture.facts, batch)
+    alone = rule.step(one)
     told = f"{size} workers together" if size > 1 else "one worker at a time"
     told += f" for configuration{'s' if len(members) > 1 else ''} {who}"
     told += f" (by estimate a step of {batch} rows takes one of them {1e3 * alone:.2g} ms"

@@ -39,6 +39,7 @@ from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.request import FitRequest
 from cerebro_db.runs.selection import chosen_by
 from cerebro_db.runs.served import check_served
+from cerebro_db.runs.speeds import measured_speeds
 from cerebro_db.runs.strategy_checks import check_averages, check_enough, check_rounds, check_way
 from cerebro_db.training.scores.targets import TargetFacts
 
@@ -199,6 +200,10 @@ def set_up(
         is_one = neighbours == len(packed.partitions)
         most = len(packed.partitions) if is_one or network else 1
         apart = 0 if is_one else neighbours
+        has_choice = most > 1 and not spec.use_gpus
+        if has_choice and not spec.speeds.are_known and not request.deterministic:
+            threads = max(1, request.cores // neighbours)
+            spec = replace(spec, speeds=measured_speeds(session, threads))
         spec = with_groups(spec, request, packed, configurations, most, apart)
     return table.name, RunSetup(
         spec=spec,
@@ -293,6 +298,7 @@ def spec_of(
         resets=chosen.resets,
         warm_up=chosen.warm_up,
         bits=chosen.bits,
+        speeds=chosen.speeds,
         asynchrony=chosen.asynchrony,
         durability=request.durability or EVERY_HOP,
         use_gpus=bool(request.use_gpus),
@@ -339,7 +345,7 @@ def with_groups(
     neighbours = 0 if neighbours == partitions else neighbours
     here = neighbours or partitions  # of one host, whose processors are those that are known
     processors = chosen.processors or max(1, min(request.cores, here) * partitions // here)
-    rule = Rule(partitions, processors, most, spec.epochs, neighbours)
+    rule = Rule(partitions, processors, most, spec.epochs, neighbours, spec.speeds)
     spec = replace(spec, processors=processors, largest_group=largest_of(rule, configurations))
     if spec.largest_group == 1:
         return spec
@@ -360,8 +366,15 @@ def most_in_groups(spec: RunSpec, packed: PackedTable, configurations: int) -> i
 
 def written(spec: RunSpec) -> str:
     """Parameters of its strategy from which the choices of a run follow."""
-    neighbours = f", neighbours={spec.neighbours}" if spec.neighbours else ""
-    return f"processors={spec.processors}, group={spec.largest_group}{neighbours}"
+    speeds = spec.speeds
+    more = {
+        "neighbours": spec.neighbours or None,
+        "speed": speeds.other,
+        "convolution_speed": speeds.convolution,
+        "measured_hops": speeds.measured_hops or None,
+    }
+    listed = "".join(f", {name}={value!r}" for name, value in more.items() if value is not None)
+    return f"processors={spec.processors}, group={spec.largest_group}{listed}"
 
 
 def partitions_of(

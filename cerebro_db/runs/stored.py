@@ -242,6 +242,7 @@ def load_setup(
             processors=chosen.processors or 1,
             largest_group=chosen.group or 1,
             neighbours=chosen.neighbours or 0,
+            speeds=chosen.speeds,
             asynchrony=chosen.asynchrony,
             durability=row.durability,
             use_gpus=row.use_gpus,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from run_states import configuration, run_state
@@ -11,13 +12,13 @@ from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.core import events
 from cerebro_db.core.events import Verdict
 from cerebro_db.core.rounds import shares_of
-from cerebro_db.core.spec import AUTO, Architecture, Configuration, Hop
+from cerebro_db.core.spec import AUTO, Architecture, Configuration, Hop, Speeds
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import parse_strategy
 from cerebro_db.core.tasks import Join, Task, Train
 from cerebro_db.decide import grouping
 from cerebro_db.decide import plan as plans
-from cerebro_db.decide.cost import hop_seconds
+from cerebro_db.decide.cost import hop_seconds, joined_step_seconds, step_seconds
 from cerebro_db.decide.grouping import Rule
 from cerebro_db.decide.strategies import STRATEGIES
 
@@ -25,6 +26,10 @@ from cerebro_db.decide.strategies import STRATEGIES
 IMAGES = ArchitectureFacts(225_034, 2_600_000, True, False, 8, ((28, 28, 1),), ((10,),))
 TABULAR = ArchitectureFacts(26_122, 25_856, False, False, 4, ((64,),), ((10,),))
 ROWS = 2_500
+
+
+# Of a machine on which a step of IMAGES takes 29.8 ms where the built-in figures say 110.
+FASTER = Speeds(convolution=3.7, measured_hops=160)
 
 
 def costly(
@@ -80,6 +85,35 @@ def test_gradients_that_leave_a_host_take_time() -> None:
         assert sizes(1, facts, neighbours=neighbours) == [size]
 
 
+def test_the_speed_of_the_machine_is_that_of_its_steps() -> None:
+    assert step_seconds(IMAGES, 256, 3.7) == pytest.approx(29.8e-3, rel=0.05)
+    # Workers of a group compute as fast; what they exchange takes as long as before.
+    rest = joined_step_seconds(IMAGES, 256, 4, 4) - step_seconds(IMAGES, 64)
+    faster = joined_step_seconds(IMAGES, 256, 4, 4, speed=3.7)
+    assert faster - step_seconds(IMAGES, 64, 3.7) == pytest.approx(rest)
+
+
+def test_a_choice_follows_from_the_speed_of_the_machine() -> None:
+    # By the built-in figures steps of 64 rows are long enough for a group.
+    one, faster = costly(1, batch=64), Speeds(convolution=10.0, other=1.0)
+    assert grouping.choose(Rule(4, 4, 4, 10), [one]).sizes == {1: 4}
+    assert grouping.choose(Rule(4, 4, 4, 10, 0, faster), [one]).sizes == {1: 1}
+    # That of other nets does not count, and a slow machine shares what a fast one does not.
+    other = Speeds(convolution=None, other=10.0)
+    assert grouping.choose(Rule(4, 4, 4, 10, 0, other), [one]).sizes == {1: 4}
+    wide = costly(1, replace(TABULAR, parameters=200_000, multiply_adds=200_000), 64)
+    assert grouping.choose(Rule(4, 4, 4, 100), [wide]).sizes == {1: 1}
+    slow = Speeds(other=0.1)
+    assert grouping.choose(Rule(4, 4, 4, 100, 0, slow), [wide]).sizes == {1: 4}
+
+
+def test_seconds_of_a_choice_are_those_of_the_machine() -> None:
+    built_in = grouping.choose(Rule(4, 4, 4, 10), [costly(1)])
+    faster = grouping.choose(Rule(4, 4, 4, 10, 0, FASTER), [costly(1)])
+    assert faster.alone == pytest.approx(built_in.alone / 3.7)
+    assert faster.seconds > built_in.seconds / 3.7
+
+
 def test_little_work_is_not_shared() -> None:
     assert sizes(1, epochs=1) == [4]
     few = grouping.choose(Rule(4, 4, 4, 1), [costly(1, rows=100)])
@@ -107,13 +141,19 @@ def test_a_batch_is_shared_to_the_row() -> None:
     assert sum(shares_of(1001, 16)) == 1001
 
 
-def begun(count: int, fit: str = "batch_size=256", **more: int) -> RunState:
+def begun(count: int, fit: str = "batch_size=256", **more: Any) -> RunState:
+    state = added(count, fit, **more)
+    plan(state)
+    return state
+
+
+def added(count: int, fit: str = "batch_size=256", **more: Any) -> RunState:
+    """A run of some configurations before anything is planned."""
     state = run_state({}, range(4), workers=4, epochs=10, schedule=AUTO, frequency=1,
                       processors=4, largest_group=4, **more)  # fmt: skip
     ones = [replace(costly(key), fit_text=fit) for key in range(1, count + 1)]
     state.apply(events.Added(tuple(ones)))
     state.decisions = 0
-    plan(state)
     return state
 
 
@@ -174,6 +214,27 @@ def test_a_model_that_has_ended_leaves_its_workers_to_the_others_two_epochs_late
     )
 
 
+@pytest.mark.parametrize(
+    ("speeds", "step", "figures"),
+    [
+        (Speeds(), "takes one of them 1.1e+02 ms", "; estimated by the built-in figures"),
+        (FASTER, "takes one of them 30 ms",
+         "; estimated with steps of nets with convolutions 3.7 times as fast as by the built-in figures, "
+         "as measured by 160 hops of earlier runs"),
+        (replace(FASTER, measured_hops=0), "takes one of them 30 ms",
+         "nets with convolutions 3.7 times as fast as by the built-in figures, as strategy_params say"),
+        (Speeds(other=2.0), "takes one of them 1.1e+02 ms", "; estimated by the built-in figures"),
+    ],
+)  # fmt: skip
+def test_the_reason_tells_the_figures_and_where_they_come_from(
+    speeds: Speeds, step: str, figures: str
+) -> None:
+    state = added(1, speeds=speeds)
+    (reason,) = grouping.explained(state, plans.plan(state)).values()
+    assert step in reason
+    assert reason.endswith(figures)
+
+
 def test_who_fails_has_gone_as_far_as_its_hops() -> None:
     state = begun(2)
     make(state, 2)
@@ -213,7 +274,15 @@ def test_a_round_begins_when_there_are_workers_for_all_of_it() -> None:
         ("gruop=2", "Did you mean 'group'"),
         ("group=0", "it must be a whole number from 1"),
         ("processors=1.5", "it must be a whole number from 1"),
-        ("rounds=2", "got 'rounds'; allowed: processors, group, neighbours. It belongs to"),
+        (
+            "rounds=2",
+            "got 'rounds'; allowed: processors, group, neighbours, speed, convolution_speed, measured_hops. "
+            "It belongs to",
+        ),
+        ("speed=0", "got speed=0; it must be a number from 0.01 to 100"),
+        ("convolution_speed=101", "it must be a number from 0.01 to 100"),
+        ("speed='fast'", "it must be a number from 0.01 to 100"),
+        ("measured_hops=3", "got measured_hops=3 without a speed; allowed: beside speed or"),
     ],
 )
 def test_wrong_parameters(params: str, told: str) -> None:

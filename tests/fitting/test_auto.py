@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg2
@@ -11,6 +11,7 @@ import pytest
 from gates import Gate
 from reasons import EMBEDDED_ONLY
 
+from cerebro_db.core.strategies import parse_strategy
 from tests.fitting.conftest import ADAM, DENSE, PLAIN, SOFTMAX, layer, model, select
 from tests.fitting.sizes import PARTITIONS
 from tests.fitting.test_resume import results
@@ -192,6 +193,7 @@ def test_fewer_workers_get_smaller_groups_when_a_run_begins_and_none_later(
         ({"strategy": "atuo"}, "unknown strategy 'atuo'. Did you mean 'auto'"),
         ({"strategy": "auto", "strategy_params": "gruop=2"}, "Did you mean 'group'"),
         ({"strategy": "hopper", "strategy_params": "group=2"}, "It belongs to 'auto'"),
+        ({"strategy": "auto", "strategy_params": "speed=0"}, "a number from 0.01 to 100"),
     ],
 )
 def test_bad_input(bench: Any, fit: Fit, given: dict[str, Any], message: str) -> None:
@@ -199,3 +201,103 @@ def test_bad_input(bench: Any, fit: Fit, given: dict[str, Any], message: str) ->
     with pytest.raises(psycopg2.Error, match=message):
         fit(**given)
     assert bench.value("SELECT count(*) FROM cerebro.runs") == runs
+
+
+RECORDED = "SELECT strategy_params FROM cerebro.runs WHERE run_id = %s"
+REASON = "SELECT strategy_reason FROM cerebro.progress WHERE run_id = %s"
+MEASURED = """
+SELECT count(*), percentile_cont(0.5) WITHIN GROUP (ORDER BY c.hop_seconds / h.trained)
+  FROM cerebro.hops h JOIN cerebro._configurations c USING (run_id, mst_key)
+  JOIN cerebro._plan p USING (run_id, mst_key, epoch, position)
+  JOIN cerebro.runs r USING (run_id)
+ WHERE c.hop_seconds >= 0.5 AND p.group_size = 1 AND NOT h.compiled
+   AND r.schedule IN ('hopper', 'auto')
+"""
+
+
+@pytest.fixture
+def measured(bench: Any, fit: Fit) -> Iterator[tuple[str, int]]:
+    """A finished run of a net whose steps are estimated far too long, and the table of its configuration."""
+    if bench.value("SELECT to_regclass('measured')") is None:
+        bench.run("SELECT cerebro_load_model('measured_models', %s)", (PLAIN,))
+        facts = bench.value("SELECT model_facts FROM measured_models") | {
+            "multiply_adds": 160_000_000
+        }
+        bench.run("UPDATE measured_models SET model_facts = %s", (json.dumps(facts),))
+        select(bench, "measured", [1], [ADAM], ["batch_size=8"], "measured_models")
+    _, run_id = fit(configs="measured", strategy="hopper", epochs=8)
+    yield "measured", run_id
+    if bench.value("SELECT count(*) FROM cerebro.runs WHERE run_id = %s", (run_id,)):
+        bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
+
+
+def test_hops_of_earlier_runs_tell_how_fast_steps_are(
+    bench: Any, fit: Fit, measured: tuple[str, int]
+) -> None:
+    configs, earlier = measured
+    hops, ratio = bench.row(MEASURED)  # other tests of this file have made a few
+    assert hops >= 16
+    given = {"strategy": "auto", "epochs": 4}
+    _, run_id = fit(configs=configs, strategy_params="processors=4", **given)
+    params = parse_strategy("auto", bench.value(RECORDED, (run_id,)))
+    assert (params.group, params.speeds.convolution) == (1, None)
+    assert params.speeds.measured_hops == hops
+    assert params.speeds.other == pytest.approx(min(ratio, 100), rel=0.1)
+    assert bench.value(REASON, (run_id,)).endswith(
+        f"nets without convolutions {params.speeds.other:g} times as fast as by the built-in figures, "
+        f"as measured by {hops} hops of earlier runs"
+    )
+    # By the built-in figures the same run has groups, as it has where nothing was measured.
+    _, slow = fit(configs=configs, strategy_params="processors=4, speed=1", **given)
+    assert bench.value(RECORDED, (slow,)) == "processors=4, group=4, speed=1.0"
+    assert bench.value(REASON, (slow,)).endswith("built-in figures, as strategy_params say")
+    _, same = fit(configs=configs, strategy_params="processors=4", deterministic=True, **given)
+    assert bench.value(RECORDED, (same,)) == "processors=4, group=4"
+    bench.run("SELECT cerebro_drop_run(%s)", (earlier,))
+    for one in (run_id, slow, same):  # and their hops
+        bench.run("SELECT cerebro_drop_run(%s)", (one,))
+    _, alone = fit(configs=configs, strategy_params="processors=4", **given)
+    assert bench.value(RECORDED, (alone,)) == "processors=4, group=4"
+    assert bench.value(REASON, (alone,)).endswith("; estimated by the built-in figures")
+
+
+def test_a_run_goes_on_with_the_speeds_that_it_was_begun_with(
+    bench: Any, gate: Gate, fit: Fit, measured: tuple[str, int]
+) -> None:
+    configs, earlier = measured
+    more = "strategy := 'auto', strategy_params := 'processors=4'"
+    with under_way(bench, gate, "speed_kept", more, configs) as (caller, run_id):
+        bench.run("SELECT cerebro_pause(%s)", (run_id,))
+        caller.join()
+    recorded = bench.value(RECORDED, (run_id,))
+    assert "speed=" in recorded
+    bench.run("SELECT cerebro_drop_run(%s)", (earlier,))  # nothing is left to measure by
+    resume(bench, run_id)
+    assert bench.value(RECORDED, (run_id,)) == recorded
+    assert "hops of earlier runs" in bench.value(REASON, (run_id,))
+    calm, same = fit(configs=configs, epochs=8, strategy="auto", strategy_params=recorded)
+    assert bench.value(RECORDED, (same,)) == recorded
+    assert results(bench, "speed_kept", run_id) == results(bench, calm, same)
+    for one in (run_id, same):
+        bench.run("SELECT cerebro_drop_run(%s)", (one,))
+
+
+def test_only_hops_of_the_callers_own_runs_are_measured(
+    bench: Any, measured: tuple[str, int]
+) -> None:
+    bench.run(
+        "CREATE ROLE speed_admin LOGIN IN ROLE cerebro_admin; CREATE SCHEMA speeds AUTHORIZATION speed_admin; "
+        "GRANT SELECT ON ALL TABLES IN SCHEMA public TO speed_admin"
+    )
+    bench.run("SET ROLE speed_admin")
+    try:
+        assert bench.value("SELECT count(*) FROM cerebro.hops WHERE run_id = %s", (measured[1],))
+        run_id = bench.value(
+            "SELECT cerebro_fit_multiple('packed', 'speeds.out', 'measured', 4, strategy := 'auto', "
+            "strategy_params := 'processors=4')"
+        )
+        assert bench.value(RECORDED, (run_id,)) == "processors=4, group=4"
+        bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
+    finally:
+        bench.run("RESET ROLE")
+        bench.run("DROP SCHEMA speeds CASCADE; DROP OWNED BY speed_admin; DROP ROLE speed_admin")

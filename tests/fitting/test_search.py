@@ -335,13 +335,13 @@ def test_a_method_that_raises_ends_its_search_with_its_tables(
 
     monkeypatch.setattr(Asha, "observed", raising)
     client, told = Client.of(bench.dsn), []
-    request = searching.request("asha", "broken_search", 2, client)
+    request = searching.request("asha", "ended_by_fault", 2, client)
     run_id = search(client.pool, client.dialect, request, notify=told.append)
     reason = "its method has failed: KeyError: 'SGD'"
     assert any(line.startswith(f"the search ends, as {reason}; the models") for line in told)
     assert told[-1].endswith(f"; no trial was trained for 4 epochs: {reason}")
     assert bench.value("SELECT status FROM cerebro.runs WHERE run_id = %s", (run_id,)) == "finished"
-    assert bench.value("SELECT count(*) FROM broken_search") >= 4
+    assert bench.value("SELECT count(*) FROM ended_by_fault") >= 4
     (finish,) = bench.fetch(
         "SELECT number, reason FROM cerebro.decisions WHERE run_id = %s AND action = 'finish'",
         (run_id,),

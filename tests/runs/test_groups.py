@@ -8,12 +8,13 @@ from typing import Any, cast
 import pytest
 
 from cerebro_db.configs.architectures.memory import ArchitectureFacts, MemoryEstimate
-from cerebro_db.core.spec import ALLREDUCE, AUTO, SERVED, RunSpec
+from cerebro_db.core.spec import ALLREDUCE, AUTO, SERVED, RunSpec, Speeds
 from cerebro_db.core.strategies import parse_strategy
 from cerebro_db.errors import InvalidArgument, NotSupported
 from cerebro_db.runs import memory, strategy_checks
 from cerebro_db.runs.request import FitRequest
 from cerebro_db.runs.setup import RunSetup, with_groups, written
+from cerebro_db.runs.speeds import speeds_of
 from cerebro_db.runs.strategy_checks import check_way
 from tests.decide.test_grouping import costly
 
@@ -103,6 +104,43 @@ def test_what_is_known_of_hosts_is_recorded_with_the_groups() -> None:
     for neighbours, told in ((0, "processors=2, group=2"), (2, "processors=4, group=1")):
         found = with_groups(spec, request, table(4, is_spread=True), [wide], 4, neighbours)
         assert written(found) == told
+
+
+@pytest.mark.parametrize(
+    ("speeds", "listed"),
+    [
+        (Speeds(), ""),
+        (Speeds(1.0, None, 16), ", convolution_speed=1.0, measured_hops=16"),
+        (Speeds(3.36, 0.5, 99), ", speed=0.5, convolution_speed=3.36, measured_hops=99"),
+        (Speeds(None, 0.1), ", speed=0.1"),
+    ],
+)
+def test_speeds_of_the_machine_are_recorded_with_the_groups(speeds: Speeds, listed: str) -> None:
+    request = FitRequest("packed", "out", "configs", 10, strategy=AUTO, cores=2)
+    spec = RunSpec(10, 0, 10, {"training": tuple(range(4))}, schedule=AUTO, speeds=speeds)
+    found = with_groups(spec, request, table(4), [costly(1)], 4)
+    assert written(found) == f"processors=2, group=2{listed}"
+    assert parse_strategy(AUTO, written(found)).speeds == speeds
+
+
+def test_speeds_decide_which_groups_a_run_may_have() -> None:
+    request = FitRequest("packed", "out", "configs", 10, strategy=AUTO, cores=4)
+    for speed, group in ((1.0, 4), (10.0, 1)):
+        spec = RunSpec(
+            10, 0, 10, {"training": tuple(range(4))}, schedule=AUTO, speeds=Speeds(speed)
+        )
+        found = with_groups(spec, request, table(4), [costly(1, batch=64)], 4)
+        assert found.largest_group == group
+
+
+def test_a_speed_is_the_median_of_enough_hops() -> None:
+    assert speeds_of([], []) == Speeds()
+    assert speeds_of([4.0] * 15, [4.0] * 15) == Speeds()
+    assert speeds_of([4.0] * 16, [1.0] * 15) == Speeds(4.0, None, 16)
+    assert speeds_of([4.0] * 11 + [0.001] * 5, [0.5] * 20) == Speeds(4.0, 0.5, 36)
+    # Rounded to a quarter of a doubling: what differs by less changes no choice.
+    assert {speeds_of([ratio] * 16, []).convolution for ratio in (3.1, 3.3, 3.6)} == {3.36}
+    assert speeds_of([1e9] * 16, [1e-9] * 16) == Speeds(100.0, 0.01, 32)
 
 
 @pytest.mark.parametrize(
