@@ -29,7 +29,7 @@ fuzz: ## hand 100,000 damaged models, parameters and states to the checks; FUZZ_
 	@$(SETUP)
 	@FUZZ_INPUTS=$(or $(FUZZ_INPUTS),100000) "$(BIN)/pytest" tests/fuzz --timeout=7200 $(ARGS)
 
-chaos: ## kill what trains 100 times, and resume; ARGS="--kills N --seed S --victims ..." goes to the test
+chaos: ## kill what trains 100 times, and interrupt calls 40 times; ARGS="--kills N --stops N --seed S ..." goes to the test
 	@$(SETUP)
 	@$(PYTHON) chaos/run.py $(ARGS)
 

@@ -1,11 +1,14 @@
 """Kill what trains at random moments, resume, and compare the results to the bit.
 
-    python -m chaos [--kills 100] [--seed 1] [--victims worker,driver,...] [--strategy hopper] [--json FILE]
+    python -m chaos [--kills 100] [--stops 40] [--seed 1] [--victims worker,driver,...] [--strategy hopper] [--json FILE]
 
 One run of a small grid with Adam, dropout and batch normalisation is left alone. Each trial then
 begins the same run, kills its victim with SIGKILL at a random moment, resumes the run, and compares
 what it has left; in a quarter of the trials there is a second kill. Every third run is a search. A server of its own is started
 in a temporary folder and removed at the end. The exit status is 1 where anything deviates.
+
+Then every function is interrupted at random moments: a cancel, a terminate, a fast shutdown. The call must end and all be
+quiet within seconds, nothing may be left, and what is resumed or called once more must give the same results.
 
 Victims: driver-process, trainer and keeper are processes beside the server, whose end no session may notice; worker
 and driver are processes of the server that work for a run; client, postmaster; outside-worker is a worker of "cerebro fit", whose
@@ -28,9 +31,9 @@ from pathlib import Path
 
 from cerebro_db.core.spec import HOPPER
 from cerebro_db.decide.strategies import STRATEGIES
-from chaos import grid, report, suite
+from chaos import grid, report, stops, suite
 from chaos.segments import VARIABLE, segments
-from chaos.server import Server, server
+from chaos.server import Embedded, Server, server
 from chaos.trial import Plan, Report
 from chaos.victims import VICTIMS, VICTIMS_WITH_SEGMENTS
 
@@ -46,9 +49,34 @@ def main() -> None:
     if arguments.trial is not None:
         victim = arguments.victims[arguments.trial % len(arguments.victims)]
         planned = [Plan.of(arguments.seed, arguments.trial, victim)]
-    reports = _run(planned, arguments)
-    report.show(reports)
-    sys.exit(1 if any(found.deviations for found in reports) else 0)
+    reports = _run(planned, arguments) if planned else []
+    if reports:
+        report.show(reports)
+    stopped = _stopped(arguments)
+    if stopped:
+        report.show_stops(stopped)
+    sys.exit(1 if any(found.deviations for found in (*reports, *stopped)) else 0)
+
+
+def _stopped(arguments: argparse.Namespace) -> list[stops.Stopped]:
+    """Interrupt calls on a server of their own."""
+    if arguments.server != "embedded" or arguments.trial is not None:
+        return []
+    numbers = range(arguments.stops) if arguments.stop is None else [arguments.stop]
+    planned = [stops.Stop.of(arguments.seed, number) for number in numbers]
+    if not planned:
+        return []
+    found: list[stops.Stopped] = []
+    with server() as running:
+        assert isinstance(running, Embedded)
+        grid.load(running)
+        stops.load(running)
+        for one in report.followed(stops.trials(running, planned), len(planned), report.stop_line):
+            found.append(one)
+            if arguments.stops_json:
+                facts = [one.to_json() for one in found]
+                arguments.stops_json.write_text(json.dumps(facts, indent=2) + "\n")
+    return found
 
 
 def _run(planned: Sequence[Plan], arguments: argparse.Namespace) -> list[Report]:
@@ -60,7 +88,8 @@ def _run(planned: Sequence[Plan], arguments: argparse.Namespace) -> list[Report]
         if arguments.strategy == HOPPER:
             search = suite.Reference.of(running, arguments.epochs, searches=True)
             reference = replace(calm, search=search)
-        for found in report.followed(suite.trials(running, reference, planned), len(planned)):
+        trials = suite.trials(running, reference, planned)
+        for found in report.followed(trials, len(planned), report.line):
             reports.append(found)
             if arguments.json:
                 facts = suite.summary(running, reference, arguments.seed, reports)
@@ -81,6 +110,11 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--kills", type=int, default=100, help="how many trials (default: 100)")
+    parser.add_argument(
+        "--stops", type=int, default=40, help="how many interruptions (default: 40)"
+    )
+    parser.add_argument("--stop", type=int, help="only the interruption of this number")
+    parser.add_argument("--stops-json", type=Path, help="where their results are written")
     parser.add_argument("--seed", type=int, default=1, help="of the moments (default: 1)")
     parser.add_argument("--trial", type=int, help="only the trial of this number")
     parser.add_argument("--victims", type=_victims, help=f"of {', '.join(_ALL)}")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from chaos.moments import ENDING, IMPORTING, OVER, SETTING_UP, TRAINING
+from chaos.stops import FUNCTIONS, WAYS, Stopped
 from chaos.trial import Report
 
 _PHASES = (SETTING_UP, IMPORTING, TRAINING, ENDING, OVER)
@@ -18,7 +20,12 @@ if not console.is_terminal:  # a file has room for lines and tables
     console = Console(width=160)
 
 
-def followed(reports: Iterable[Report], total: int) -> Iterator[Report]:
+_Found = TypeVar("_Found")
+
+
+def followed(
+    reports: Iterable[_Found], total: int, line: Callable[[_Found], str]
+) -> Iterator[_Found]:
     """The same, with a bar, and a line for each trial."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
@@ -71,3 +78,55 @@ def _row(reports: Sequence[Report]) -> list[str]:
         sum(not report.deviations for report in reports),
     ]
     return [str(number) for number in numbers]
+
+
+def stop_line(report: Stopped) -> str:
+    """One interruption in a line, with what it takes to repeat it where something was wrong."""
+    stop = report.stop
+    when = f"at {stop.fraction:.0%}" if report.was_under_way else "when it was over"
+    end = f"ended after {report.ended:.2f} s, quiet after {report.quiet:.2f} s, "
+    end += "resumed" if report.resumed else "called once more" if report.repeated else "done"
+    if report.deviations:
+        end += f": DEVIATES, repeat with --kills 0 --seed {stop.seed} --stop {stop.number}: "
+        end += "; ".join(report.deviations)
+    return f"{stop.number:3} {stop.function}: {stop.way} {when}: {end}"
+
+
+def show_stops(reports: Sequence[Stopped]) -> None:
+    """The table of all interruptions."""
+    table = Table(title="interruptions, and what became of the calls", title_justify="left")
+    for name in ("function", "way"):
+        table.add_column(name)
+    names = (
+        "trials",
+        "under way",
+        "ended after",
+        "quiet after",
+        "left",
+        "resumed",
+        "repeated",
+        "as promised",
+    )
+    for name in names:
+        table.add_column(name, justify="right")
+    for function in FUNCTIONS:
+        for way in WAYS:
+            found = [r for r in reports if (r.stop.function, r.stop.way) == (function, way)]
+            if found:
+                table.add_row(function, way, *_stop_row(found))
+    table.add_section()
+    table.add_row("all", "", *_stop_row(reports))
+    console.print(table)
+
+
+def _stop_row(reports: Sequence[Stopped]) -> list[str]:
+    return [
+        str(len(reports)),
+        str(sum(report.was_under_way for report in reports)),
+        f"{max(report.ended for report in reports):.2f} s",
+        f"{max(report.quiet for report in reports):.2f} s",
+        str(sum(report.left for report in reports)),
+        str(sum(report.resumed for report in reports)),
+        str(sum(report.repeated for report in reports)),
+        str(sum(not report.deviations for report in reports)),
+    ]

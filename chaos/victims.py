@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -84,24 +85,27 @@ def kill(
 def _beside(victim: str, backend: int | None, view: View, generator: random.Random) -> int | None:
     """A process beside the server: those that work for a process of the server have its number in their name."""
     if victim == KEEPER:
-        found = [pid for pid, name in _ours() if name.startswith("python")]
+        found = [pid for pid, name in ours() if name.startswith("python")]
     else:
         kind = "driver" if victim == DRIVER_PROCESS else "trainer"
         for_whom = [backend] if victim == DRIVER_PROCESS else view.workers
         wanted = {f"{kind} {pid}" for pid in for_whom}
-        found = [pid for pid, name in _ours() if name in wanted]
+        found = [pid for pid, name in ours() if name in wanted]
     return generator.choice(found) if found else None
 
 
-def _ours() -> Iterator[tuple[int, str]]:
+def ours() -> Iterator[tuple[int, str]]:
     """Number and name of the keepers and of what they have started.
 
-    Not of the processes above keepers, to which orphans come: they are started by nobody of ours.
+    Not of the processes above keepers, to which orphans come: they are started by nobody of ours. Nor of those of
+    another checkout, whose interpreter is another one.
     """
     parents = {}
+    interpreters = os.fsencode(Path(sys.executable).parent)
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError):
-            if b"cerebro_db.trainers" in (path / "cmdline").read_bytes().split(b"\0"):
+            program, *arguments = (path / "cmdline").read_bytes().split(b"\0")
+            if b"cerebro_db.trainers" in arguments and os.path.dirname(program) == interpreters:
                 parents[int(path.name)] = int(
                     (path / "stat").read_text().rpartition(")")[2].split()[1]
                 )
