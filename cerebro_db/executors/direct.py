@@ -308,6 +308,7 @@ def _text(place: Workplace, order: Any, configuration: Any) -> str:
             "source": order.source and order.source.name,
             "target": order.target.name,
             "packed": _name(packed.relation.name),
+            "oid": packed.relation.oid if packed.relation.kind == "r" else None,
             "inputs": [one.name for one in packed.inputs],
             "targets": [one.name for one in packed.targets],
             "row_bytes": packed.row_bytes,

@@ -33,6 +33,7 @@ class Order:
         weights_of: model_id whose weights are the start.
         source, target: tables of the state before and afterwards.
         packed: the packed table.
+        oid: of it; None where its rows have none.
         columns: of it, as ``columns_of`` tells them.
         row_bytes: of a decoded row.
         rows: of the partition.
@@ -52,6 +53,7 @@ class Order:
     source: QualifiedName | None
     target: QualifiedName
     packed: QualifiedName
+    oid: int | None
     columns: dict[str, str]
     row_bytes: int
     rows: int
@@ -83,6 +85,7 @@ class Order:
             source=None if source is None else _of_states(told.text("source"), run),
             target=_of_states(told.text("target"), run),
             packed=_named(told.object("packed")),
+            oid=None if told.raw("oid") is None else told.integer("oid", 1, 2**32 - 1),
             columns=columns_of_names(_texts(told, "inputs"), _texts(told, "targets")),
             row_bytes=told.integer("row_bytes", 1),
             rows=told.integer("rows", 0),

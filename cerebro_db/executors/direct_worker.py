@@ -328,7 +328,7 @@ class DirectWorker:
         for subepoch, batch in order.batches(cache_bytes):
             self._listen(session)
             read = session.buffers(
-                order.packed, order.columns, order.partition_key, batch, order.place
+                order.packed, order.columns, order.partition_key, batch, order.place, order.oid
             )
             for buffer_id in batch:
                 yield Row(

@@ -50,6 +50,7 @@ from cerebro_db.postgres.dialects.postgresql_training import (
     ScanOrder,
     Statement,
     StateTables,
+    checked,
 )
 from cerebro_db.postgres.packed import PackedTable, PartitionInfo
 from cerebro_db.postgres.sessions import (
@@ -258,12 +259,12 @@ class WorkerSessions:
                 first, *others = self._orders(state, worker, hops)
                 # Nobody waits between them.
                 orders = [first, *(replace(order, waited=0.0) for order in others)]
-                return self._sql.hops(self._packed, self._told(worker, orders))
+                return self._checked(self._sql.hops(self._packed, self._told(worker, orders)))
             case Step(hops):
                 orders = [self._timed(one) for one in self._orders(state, worker, hops)]
-                return self._rotation.step(self._packed, self._told(worker, orders))
+                return self._checked(self._rotation.step(self._packed, self._told(worker, orders)))
             case Join():
-                return self._share(state, worker, task)
+                return self._checked(self._share(state, worker, task))
             case Average():
                 return self._sql.average(self._packed, self._average_order(state, worker, task))
             case Score(scans):
@@ -289,6 +290,9 @@ class WorkerSessions:
                 return self._call_once(worker, "cerebro._try_scores(%s)", text)
             case WriteEvents(text):
                 return WRITE_EVENTS, [text]
+
+    def _checked(self, statement: Statement) -> Statement:
+        return checked(self._packed, statement)
 
     @property
     def _packed(self) -> PackedTable:
@@ -532,9 +536,9 @@ class WorkerSessions:
         orders = [self._scan_order(state, worker, scan) for scan in scans]
         packed = self._place.tables[scans[0].dataset]
         if together:
-            return self._rotation.sweep(packed, orders)
+            return checked(packed, self._rotation.sweep(packed, orders))
         (order,) = orders
-        return self._sql.scan(packed, order)
+        return checked(packed, self._sql.scan(packed, order))
 
     def _scan_order(self, state: RunState, worker: _Worker, scan: Scan) -> ScanOrder:
         """The order of a scan; the tables that it reads are the worker's until it has ended."""

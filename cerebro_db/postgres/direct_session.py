@@ -374,6 +374,7 @@ class DirectSession:
         partition_key: int,
         buffer_ids: Sequence[int],
         place: int | None,
+        oid: int | None = None,
     ) -> dict[int, list[Any]]:
         """Buffers of a partition: features, their shape, targets, their shape, by buffer_id.
 
@@ -383,11 +384,14 @@ class DirectSession:
             partition_key: of the partition.
             buffer_ids: which of them.
             place: of the partition.
+            oid: of the table that is meant.
 
         Raises:
             InvalidData: some of them are not there.
         """
-        found = self._copy_out(*self.sql.buffers(table, columns, partition_key, buffer_ids, place))
+        found = self._copy_out(
+            *self.sql.buffers(table, columns, partition_key, buffer_ids, place, oid)
+        )
         read = {
             int.from_bytes(number or b"", "big"): [
                 x, binary.integers(x_shape), y, binary.integers(y_shape)

@@ -39,7 +39,7 @@ from cerebro_db.postgres.control import (
     slots,
     transaction,
 )
-from cerebro_db.postgres.dialects.postgresql_training import ScanOrder
+from cerebro_db.postgres.dialects.postgresql_training import ScanOrder, checked
 from cerebro_db.postgres.gpus import check_gpus, gpu_places
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced
@@ -367,7 +367,7 @@ class ScoringJob:
             reads=True,
             preparation=preparation,
         )
-        return self._sql.scan(self._test, order)
+        return checked(self._test, self._sql.scan(self._test, order))
 
     def _check(self, results: Sequence[dict[str, Any]]) -> None:
         for result in results:

@@ -616,3 +616,61 @@ def test_the_space_of_states_that_nothing_needs_is_free_while_the_run_goes_on(
     assert state < largest <= 3 * 2 * state + 2 * filled + 2**20
     for part in ("", "_info", "_summary", "_states", "_history"):
         bench.run(f"DROP TABLE spacious{part}")
+
+
+SWAP = "ALTER TABLE {0} RENAME TO swapped; ALTER TABLE {1} RENAME TO {0}; ALTER TABLE swapped RENAME TO {1}"
+
+
+@pytest.fixture
+def other(bench: Any) -> Iterator[Callable[[str], None]]:
+    """Swaps the names of a packed table and of one with the same numbers of rows and other values."""
+    swaps: list[str] = []
+
+    def swap(table: str) -> None:
+        if not swaps:
+            bench.run(f"CREATE TABLE other_rows AS TABLE {table}")
+            bench.run("UPDATE other_rows SET x = decode(repeat('00', octet_length(x)), 'hex')")
+        bench.run(SWAP.format(table, "other_rows"))
+        swaps.append(table)
+
+    yield swap
+    if len(swaps) % 2:
+        swap(swaps[0])
+    bench.run("DROP TABLE IF EXISTS other_rows")
+
+
+@pytest.mark.parametrize("table", ["packed", "val"])
+def test_a_table_that_took_the_name_in_mid_run_is_not_read(
+    bench: Any,
+    disturbed: Callable[..., Disturbed],
+    undisturbed: list[Any],
+    other: Callable[[str], None],
+    table: str,
+) -> None:
+    run = disturbed()
+    other(table)
+    run.go_on()
+    assert run.caller.error is not None
+    message = (
+        f"public.{table}: got another table; allowed: the table that was read at the beginning"
+    )
+    assert message in str(run.caller.error)
+    assert run.status == "failed"
+    other(table)
+    assert run.resume() == undisturbed
+
+
+def test_a_run_that_was_paused_goes_on_with_its_own_table_only(
+    bench: Any,
+    disturbed: Callable[..., Disturbed],
+    undisturbed: list[Any],
+    other: Callable[[str], None],
+) -> None:
+    run = disturbed()
+    bench.run("SELECT cerebro_pause(%s)", (run.run_id,))
+    run.go_on()
+    other("packed")
+    with pytest.raises(psycopg2.Error, match="other_rows has no summary table"):
+        bench.run("SELECT cerebro_resume(%s)", (run.run_id,))
+    other("packed")
+    assert run.resume() == undisturbed

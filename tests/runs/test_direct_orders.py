@@ -17,6 +17,7 @@ from cerebro_db.decide.strategies import STRATEGIES
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.direct_order import Order
 from cerebro_db.postgres import binary
+from cerebro_db.postgres.dialects.direct import PostgreSQLDirect
 from cerebro_db.postgres.direct_session import DirectRun
 
 RUN = DirectRun(7, "ann", "running", "hopper", f"run_{'0' * 32}", 1, {})
@@ -25,7 +26,7 @@ GIVEN = {
     "run_id": 7, "mst_key": 1, "epoch": 2, "position": 0, "partition_key": 3, "worker": 1, "version": 4,
     "makes": 5, "place": None, "goals": [[None, None]], "waited": 0.5, "task": TASK, "salt": "s", "passes": 2,
     "weights_of": None, "source": f"{RUN.states}_1", "target": f"{RUN.states}_2",
-    "packed": {"schema": "s", "name": 'a"b'}, "inputs": ["x"], "targets": ["y"], "row_bytes": 2**20, "rows": 35,
+    "packed": {"schema": "s", "name": 'a"b'}, "oid": 2**31, "inputs": ["x"], "targets": ["y"], "row_bytes": 2**20, "rows": 35,
 }  # fmt: skip
 
 
@@ -53,6 +54,7 @@ def test_buffers_come_in_the_order_of_the_statement_of_a_hop() -> None:
         {"target": "pg_authid"},
         {"source": f"{RUN.states}x"},
         {"packed": "s.t"},
+        {"oid": "1"},
         {"inputs": []},
         {"mst_key": "1"},
         {"salt": 1},
@@ -66,6 +68,14 @@ def test_an_order_is_values_of_its_run(changed: dict[str, Any]) -> None:
     assert order().packed.sql == '"s"."a""b"'
     with pytest.raises(InvalidArgument):
         order(**changed)
+
+
+def test_buffers_of_another_table_of_the_name_are_not_read() -> None:
+    one = order()
+    sql, parameters = PostgreSQLDirect().buffers(one.packed, one.columns, 3, [0, 1], None, one.oid)
+    assert sql.endswith("AND p.tableoid = %s::oid")
+    assert parameters == [3, [0, 1], 2**31]
+    assert order(oid=None).oid is None
 
 
 def test_values_travel_as_they_are() -> None:

@@ -66,6 +66,7 @@ SELECT l.pid, (l.classid::bigint << 32) | l.objid::bigint FROM pg_catalog.pg_loc
         partition_key: int,
         buffer_ids: Sequence[int],
         place: int | None,
+        oid: int | None = None,
     ) -> Statement:
         """Buffers of a partition: buffer_id, features, their shape, targets, their shape.
 
@@ -75,12 +76,15 @@ SELECT l.pid, (l.classid::bigint << 32) | l.objid::bigint FROM pg_catalog.pg_loc
             partition_key: of the partition.
             buffer_ids: which of them.
             place: segment key of the partition.
+            oid: of the table that is meant, so that another one of its name has no rows; None where rows have none.
         """
         sql = (
             "SELECT p.buffer_id, p.{x}, p.{x_shape}, p.{y}, p.{y_shape} FROM {table} p "
             "WHERE p.partition_key = %s AND p.buffer_id = ANY (%s::int[])"
         ).format(table=table.sql, **columns)
-        return sql, [partition_key, list(buffer_ids)]
+        if oid is None:
+            return sql, [partition_key, list(buffer_ids)]
+        return f"{sql} AND p.tableoid = %s::oid", [partition_key, list(buffer_ids), oid]
 
 
 class GreenplumDirect(PostgreSQLDirect):
@@ -125,7 +129,8 @@ class GreenplumDirect(PostgreSQLDirect):
         partition_key: int,
         buffer_ids: Sequence[int],
         place: int | None,
+        oid: int | None = None,
     ) -> Statement:
         """Buffers of a partition, from its segment."""
-        sql, parameters = super().buffers(table, columns, partition_key, buffer_ids, place)
+        sql, parameters = super().buffers(table, columns, partition_key, buffer_ids, place, oid)
         return f"{sql} AND p.segment_key = %s", [*parameters, place]

@@ -478,6 +478,19 @@ class RotationStatements(Protocol):
         ...
 
 
+def checked(packed: PackedTable, statement: Statement) -> Statement:
+    """The same, which fails where the name of the table has become that of another one.
+
+    Both statements are one message and one transaction.
+    """
+    sql, parameters = statement
+    relation = packed.relation
+    return _CHECK + sql, [relation.name.text, relation.oid, *parameters]
+
+
+_CHECK = "SELECT cerebro._check_table(%s, %s::oid); "
+
+
 def columns_of(packed: PackedTable) -> dict[str, str]:
     """The quoted names of the columns of a packed table, to be written behind an alias ``p``."""
     return columns_of_names(
