@@ -43,7 +43,9 @@ def miscounted(server: Server, job: Job, run_id: int) -> list[str]:
     found += [f"{extra} hops that were not planned"] if extra else []
     found += [f"{missing} planned hops were not done"] if missing else []
     ends = server.fetch(_ENDS, {"run_id": run_id})[0]
-    return found if ends == ("finished", "finished", None) else [*found, f"the catalog says {ends}"]
+    # Trials of a search that were trained no further than their budgets are stopped.
+    statuses = "finished stopped" if job.searches else "finished"
+    return found if ends == ("finished", statuses, None) else [*found, f"the catalog says {ends}"]
 
 
 def leftovers(server: Server) -> list[str]:
@@ -108,7 +110,7 @@ SELECT (SELECT count(*) FROM done),
 """
 
 _ENDS = """
-SELECT r.status, (SELECT string_agg(DISTINCT c.status, ' ') FROM cerebro.catalog_configurations c
+SELECT r.status, (SELECT string_agg(DISTINCT c.status, ' ' ORDER BY c.status) FROM cerebro.catalog_configurations c
                    WHERE c.run_id = r.run_id), r.states
   FROM cerebro.catalog_runs r WHERE r.run_id = %(run_id)s
 """

@@ -432,6 +432,7 @@ INTERNAL = (
     "_configurations", "_architectures", "_plan", "_decisions", "_hops", "_updates", "_metrics",
     "_requests", "_direct_workers", "_direct_orders", "_direct_answers",
 )  # fmt: skip
+FIGURES = {"_statuses", "_worker_times"}  # computed, and read only
 KEYS = "_architecture_keys"  # what administrators may remove without reading it
 
 
@@ -439,8 +440,10 @@ def test_the_internal_views_write_ones_own_rows_only(
     bob: Person, stopped: int, bobs_run: int, untouched: None, root: Person
 ) -> None:
     internal = {name for name in of_runs(root, "v") if name.startswith("_")}
-    assert internal == {"_runs", KEYS, *INTERNAL}
-    for view in sorted(internal):
+    assert internal == {"_runs", KEYS, *FIGURES, *INTERNAL}
+    for view in sorted(FIGURES):
+        assert bob.refused(f"DELETE FROM cerebro.{view}").pgcode in (DENIED, "55000")
+    for view in sorted(internal - FIGURES):
         assert (
             bob.rows(f"DELETE FROM cerebro.{view} WHERE run_id = %s RETURNING 1", (stopped,)) == []
         )
