@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg2
 import pytest
+from psycopg2.extensions import TRANSACTION_STATUS_IDLE
 from servers import Server, connected, drop_database, make_database
 
 NO_RUN = 999_999_999
@@ -105,12 +106,29 @@ def root(security_dsn: str, administrator: Any) -> Iterator[Person]:
 
 
 Recruit = Callable[..., Person]
+_PEOPLE: list[Person] = []
+
+
+@pytest.fixture(autouse=True)
+def no_transaction_is_left() -> Iterator[None]:
+    """A test that leaves the session of somebody within a transaction fails itself, and no other one."""
+    yield
+    left = [
+        person
+        for person in _PEOPLE
+        if not person.connection.closed
+        and person.connection.info.transaction_status != TRANSACTION_STATUS_IDLE
+    ]
+    for person in left:
+        with person.connection.cursor() as cursor:
+            cursor.execute("ROLLBACK")
+    assert left == []
 
 
 @pytest.fixture(scope="session")
 def recruit(security_dsn: str, root: Person) -> Iterator[Recruit]:
     """Makes roles with a schema of the same name, and logs them in."""
-    made: list[Person] = []
+    made = _PEOPLE
 
     def make(name: str, member_of: str | None, options: str = "LOGIN") -> Person:
         role = quoted(f"{name} {os.getpid()}")

@@ -68,7 +68,7 @@ ROWS = (
 @pytest.fixture(scope="module")
 def eve(recruit: Recruit) -> Iterator[Person]:
     """A user whose rows are hostile; no session but hers is hurt by what is in her own way."""
-    eve = recruit("eve", "cerebro_user")
+    eve = recruit("nora", "cerebro_user")
     yield eve
     eve.rows("DELETE FROM cerebro._runs")
 

@@ -187,12 +187,13 @@ def test_roles_are_renamed_dropped_and_reassigned(home: Sql) -> None:
     other.connection.close()
     assert home.value("SELECT cerebro.cerebro_reassign_owned('restore_anne', 'restore_anne')") == 1
     assert home.fetch(OWNERS)[0] == (runs["restore_anna"], "restore_anne")
-    for call, message in (
-        ("cerebro_reassign_owned('restore_anne', 'nobody_of_this_name')", "new_owner"),
-        ("cerebro_reassign_owned('nobody_of_this_name', 'restore_anne')", "owner"),
-        ("cerebro_reassign_owned('restore_anne', NULL)", "new_owner: got NULL"),
+    missing, null = psycopg2.errors.UndefinedObject, psycopg2.errors.InvalidParameterValue
+    for call, error_class, message in (
+        ("cerebro_reassign_owned('restore_anne', 'nobody_of_this_name')", missing, "new_owner"),
+        ("cerebro_reassign_owned('nobody_of_this_name', 'restore_anne')", missing, "owner"),
+        ("cerebro_reassign_owned('restore_anne', NULL)", null, "new_owner: got NULL"),
     ):
-        with pytest.raises(psycopg2.errors.UndefinedObject, match=message):
+        with pytest.raises(error_class, match=message):
             home.run(f"SELECT cerebro.{call}")
 
 

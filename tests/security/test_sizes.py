@@ -73,6 +73,7 @@ def test_images_keep_to_the_setting_whatever_a_call_says(alice: Person, root: Pe
     root.rows("SELECT cerebro.cerebro_set('max_image_pixels', '1500')")
     try:
         alice.connection.reset()
+        alice.connection.autocommit = True  # which it has reset, too
         error = alice.refused(call, (psycopg2.Binary(data.getvalue()),))
         assert error.pgcode.startswith("22")
         assert "1500" in str(error) or "1600" in str(error), error
