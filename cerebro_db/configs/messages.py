@@ -24,7 +24,7 @@ def shortened(message: str, most: int = 2 * _SHOWN) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Such as ``1 h 05 min``, ``3 min 20 s`` or ``4.2 s``; a dash for None."""
+    """Time span as text, such as ``1 h 05 min``, ``3 min 20 s`` or ``4.2 s``; a dash for None."""
     if seconds is None or not math.isfinite(seconds):
         return "–"
     if seconds < 60:

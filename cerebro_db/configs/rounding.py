@@ -33,7 +33,7 @@ class Rounding:
         return TAG + json.dumps(asdict(self))
 
     def __add__(self, other: Rounding) -> Rounding:
-        """The same of both parts of a column."""
+        """Report on the values of two parts of one column together."""
         larger = other if other.worst > self.worst else self
         return replace(larger, count=self.count + other.count)
 

@@ -314,7 +314,7 @@ class _Stored:
         return found
 
     def made(self, name: str, make: Callable[[Any], _V]) -> _V:
-        """What is made of a part."""
+        """Object that ``make`` builds from a part, which is None where it is missing."""
         found = self._value.get(name)
         try:
             return make(found)

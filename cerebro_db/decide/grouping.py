@@ -59,7 +59,7 @@ class Rule:
         return [size for size in range(2, most + 1) if self.partitions % size == 0]
 
     def speed(self, one: Configuration) -> float:
-        """How many times as fast as by the static costs a configuration is trained."""
+        """Speed at which a configuration is trained, as a multiple of that of the static costs."""
         return self.speeds.of(one.architecture.facts.has_convolution)
 
     def step(self, one: Configuration) -> float:

@@ -95,7 +95,13 @@ def pause_runs(dsn: str, seconds: float = PAUSE_SECONDS) -> tuple[int, ...]:
 def _alive(dsn: str) -> list[int]:
     with transaction(dsn) as connection:
         _require_installed(connection)
-        return [int(str(row[0])) for row in rows(connection, queries.ALIVE, "the runs")]
+        held = rows(connection, queries.HELD_LOCKS, "the locks")
+        if not held:
+            return []
+        query = queries.ALIVE.format(
+            locks=", ".join(f"({key}::bigint, {pid})" for key, pid in held)
+        )
+        return [int(str(row[0])) for row in rows(connection, query, "the runs")]
 
 
 def verify(dsn: str, script: Script) -> Report:

@@ -43,14 +43,18 @@ SELECT current_database(),
        EXISTS (SELECT 1 FROM pg_catalog.pg_tables
                 WHERE schemaname = 'cerebro' AND tablename = 'catalog_migrations')
 """
-# Runs that somebody drives, as sql/prepare/050_alive.sql finds them.
-ALIVE = """
-SELECT r.run_id
-  FROM pg_catalog.pg_locks l
-  JOIN cerebro.catalog_runs r ON (l.classid::bigint << 32) | l.objid::bigint = r.lock_key AND l.pid = r.driver_pid
- WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND r.status IN ('starting', 'running')
+# Runs that somebody drives, as sql/prepare/050_alive.sql finds them: in two statements, as one may not read the
+# catalog beside the locks where it lies on segments.
+HELD_LOCKS = """
+SELECT (l.classid::bigint << 32) | l.objid::bigint, l.pid FROM pg_catalog.pg_locks l
+ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
    AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
- ORDER BY 1
+"""
+ALIVE = """
+SELECT DISTINCT r.run_id
+  FROM cerebro.catalog_runs r
+  JOIN (VALUES {locks}) AS h(key, pid) ON h.key = r.lock_key AND h.pid = r.driver_pid
+ WHERE r.status IN ('starting', 'running') ORDER BY 1
 """
 PAUSE = "SELECT cerebro.cerebro_pause({run_id})"
 SERVER_FACTS = """

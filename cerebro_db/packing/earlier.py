@@ -14,7 +14,7 @@ from cerebro_db.packing.encoding_plan import DEFAULT_CATEGORIES, EncodingRequest
 from cerebro_db.packing.request import PackRequest
 from cerebro_db.packing.source import Target
 from cerebro_db.postgres.names import shown_identifier
-from cerebro_db.postgres.packed import PackedInput, PackedTable, PackedTarget, described
+from cerebro_db.postgres.packed import PackedInput, PackedTable, PackedTarget, described, is_packed
 from cerebro_db.postgres.relations import Relation, find
 from cerebro_db.postgres.sessions import Session, StatementFailed
 
@@ -99,7 +99,7 @@ def earlier(session: Session, text: str) -> Earlier:
     if is_registered(text):
         return of_models(session, registered(session, model_reference(text, ROLE)))
     relation = find(session, text, ROLE)
-    if relation.has("partition_key") and relation.has("buffer_id"):
+    if is_packed(relation):
         return of_packed(described(session, text, ROLE))
     if not relation.has("mst_key"):
         raise WrongObjectType(

@@ -18,7 +18,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_outputs, publish
 from cerebro_db.postgres.packed import SUMMARY_SUFFIX, recorded_encoding
 from cerebro_db.postgres.relations import Relation, find, new_name
-from cerebro_db.postgres.session_settings import other_styles, read_as
+from cerebro_db.postgres.session_settings import notify_of_other_styles, read_as
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.postgres.table_kinds import ENCODED
 
@@ -134,8 +134,7 @@ def _read(
     source = find(session, request.source_table, role)
     check_source(source)
     recorded = _recorded(session, request.training_table)
-    if told := other_styles(session, source, recorded.styles):
-        notify(told)
+    notify_of_other_styles(session, source, recorded, notify)
     return source, matched(source, None, recorded, role)
 
 

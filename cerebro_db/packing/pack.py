@@ -83,7 +83,7 @@ from cerebro_db.postgres.session_settings import (
     as_seen,
     is_seen,
     isolation,
-    other_styles,
+    notify_of_other_styles,
     styles_while_read,
 )
 from cerebro_db.postgres.sessions import Session, StatementFailed
@@ -136,7 +136,9 @@ class _Job:
         drop_leftovers(self._control, self._host.notice)
         with self._search_path(self._host.search_path):
             work = self._resolved(request)
-            self._tell_other_styles(work)
+            notify_of_other_styles(
+                self._control, work.source, work.feature.encoding, self._host.notice
+            )
             with self._locked(work.output), self._tidied(work):
                 survey, layout = self._built(work)
         return PackSummary(
@@ -229,14 +231,6 @@ class _Job:
                 return found
         feature = feature_for(request, source, target, earlier)
         return (within_limits(self._control, feature),)
-
-    def _tell_other_styles(self, work: Work) -> None:
-        """Tell where settings of this session may make other features of a view than training had."""
-        known = work.feature.encoding
-        if isinstance(known, Encoding) and (
-            told := other_styles(self._control, work.source, known.styles)
-        ):
-            self._host.notice(told)
 
     # -- around the work -----------------------------------------------------
     @contextlib.contextmanager

@@ -13,7 +13,7 @@ from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.dialects.packing_extras import EQUALS
 from cerebro_db.postgres.encoding import encoded, expressions
 from cerebro_db.postgres.names import quote, shown_identifier
-from cerebro_db.postgres.packed import PackedTarget
+from cerebro_db.postgres.packed import PackedTarget, is_packed
 from cerebro_db.postgres.relations import Column, Relation, column
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.training.buffers import WIRE_DTYPES
@@ -327,7 +327,7 @@ def check_number(column: Column, role: str) -> None:
 
 def check_source(relation: Relation) -> None:
     """Refuse a source that is itself packed, which is an easy mistake."""
-    if relation.has("partition_key") and relation.has("buffer_id"):
+    if is_packed(relation):
         raise WrongObjectType(
             f"source_table: {relation.name} is packed already; allowed: a table with a row "
             "for each example",

@@ -263,6 +263,11 @@ class PackedTable:
         return self.rows * self.row_bytes
 
 
+def is_packed(relation: Relation) -> bool:
+    """True if a table has the columns of a packed one."""
+    return relation.has("partition_key") and relation.has("buffer_id")
+
+
 def load_packed(session: Session, text: str | None, role: str) -> PackedTable:
     """The packed table that a user names.
 
@@ -296,7 +301,7 @@ def described(session: Session, text: str | None, role: str) -> PackedTable:
 
 def _described(session: Session, text: str | None, role: str) -> tuple[PackedTable, Facts]:
     relation = find(session, text, role)
-    if not (relation.has("partition_key") and relation.has("buffer_id")):
+    if not is_packed(relation):
         hint = _VALIDATION_HINT if role == "validation_table" else _HINT
         raise WrongObjectType(f"{role}: {relation.name} is not packed", hint=hint)
     check_local(session, relation, role)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import psycopg2.extensions
 
+from cerebro_db.configs.encodings import Encoding, Recorded
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidData, NotSupported
 from cerebro_db.postgres.names import QualifiedName, literal, quote, shown_literal
@@ -283,23 +284,30 @@ def styles_while_read(session: Session, relation: Relation) -> dict[str, str]:
     return {name: session.caller[name] for name in STYLES if name in session.caller}
 
 
-def other_styles(session: Session, relation: Relation, before: SessionSettings) -> str | None:
-    """A line that tells where rows are read with other settings than those an encoding was computed with.
+def notify_of_other_styles(
+    session: Session,
+    relation: Relation,
+    encoding: Recorded | None,
+    notify: Callable[[str], None],
+) -> None:
+    """Tell where rows are read with other settings than those an encoding was computed with.
 
     Args:
         session: of the caller, or one that works for her.
         relation: that is read.
-        before: the settings that are recorded with the encoding.
+        encoding: of columns, which has recorded its settings; any other depends on none.
+        notify: gets one line, where there is something to tell.
     """
+    before = encoding.styles if isinstance(encoding, Encoding) else {}
     now = styles_while_read(session, relation) if before else {}
     differ = [name for name in now if before.get(name, now[name]) != now[name]]
     if not differ:
-        return None
+        return
     listed = ", ".join(
         f"{name} is {shown(now[name])}, was {shown(before[name])}" for name in differ
     )
     sets = "; ".join(f"SET {name} = {shown_literal(before[name])}" for name in differ)
-    return (
+    notify(
         f"what {relation.name} holds may depend on settings of the session, and these are not those with which "
         f"its encoding was computed: {listed}; for the same features: {sets}"
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cerebro_db.postgres.sessions import Session
 
+# The settings that decide it.
+STYLES = ("DateStyle", "IntervalStyle", "TimeZone")
 # The types whose text depends on what a session has set, as format_type() tells them.
 _KINDS = {
     "date": "pg_catalog.date",
@@ -36,6 +38,11 @@ class Styles:
     date: str
     interval: str
     time_zone: str
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> Styles:
+        """The styles among the settings of a session."""
+        return cls(*(settings[name] for name in STYLES))
 
 
 def time_kind(session: Session, name: str) -> str | None:

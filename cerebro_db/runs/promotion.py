@@ -24,6 +24,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import (
     PackedTable,
     fingerprint,
+    is_packed,
     load_packed,
     origin_of,
     packed_of,
@@ -150,7 +151,7 @@ def _validation(
         assert run.row.validation_oid is not None
         return packed_of(control, run.row.validation_oid, _ROLE)
     found = find(control, validation_table, _ROLE)
-    if found.has("partition_key") and found.has("buffer_id"):
+    if is_packed(found):
         return load_packed(control, validation_table, _ROLE)
     return RawRows(found)
 

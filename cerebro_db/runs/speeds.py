@@ -31,11 +31,12 @@ def measured_speeds(session: Session, threads: int) -> Speeds:
         threads: of a worker, by which speeds differ.
     """
     found: dict[tuple[int, int], tuple[bool, float]] = {}
-    known = past_configurations(session, threads, _LEAST_HOP_SECONDS)
-    counted = [one for one in known if _counts(one)]
-    for one in counted:
-        has_convolution = _facts(one).has_convolution
-        found[one.run_id, one.mst_key] = (has_convolution, one.hop_seconds)
+    counted = []
+    for one in past_configurations(session, threads, _LEAST_HOP_SECONDS):
+        facts = _counted(one)
+        if facts is not None:
+            counted.append(one)
+            found[one.run_id, one.mst_key] = (facts.has_convolution, one.hop_seconds)
     if not found:
         return Speeds()
     ratios: dict[bool, list[float]] = {True: [], False: []}
@@ -64,14 +65,11 @@ def _speed(ratios: Sequence[float]) -> float | None:
     return min(FASTEST, max(SLOWEST, float(f"{2 ** (parts / _PARTS):.3g}")))
 
 
-def _counts(one: PastConfiguration) -> bool:
-    """True if a step of a configuration is so long that workers might share it."""
+def _counted(one: PastConfiguration) -> ArchitectureFacts | None:
+    """The architecture of a configuration whose steps are so long that workers might share them; None of another."""
     try:
         batch = parse_fit_params(one.fit_params).batch_size
-        return step_seconds(_facts(one), batch) >= _LEAST_STEP_SECONDS
+        facts = ArchitectureFacts.from_json(one.model_facts)
     except CerebroError:  # of a version that took other parameters
-        return False
-
-
-def _facts(one: PastConfiguration) -> ArchitectureFacts:
-    return ArchitectureFacts.from_json(one.model_facts)
+        return None
+    return facts if step_seconds(facts, batch) >= _LEAST_STEP_SECONDS else None

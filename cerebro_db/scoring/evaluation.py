@@ -43,8 +43,8 @@ from cerebro_db.postgres.dialects.postgresql_training import ScanOrder, checked
 from cerebro_db.postgres.gpus import check_gpus, gpu_places
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced
-from cerebro_db.postgres.packed import PackedTable, PartitionInfo, load_packed
-from cerebro_db.postgres.relations import find
+from cerebro_db.postgres.packed import PackedTable, PartitionInfo, is_packed, load_packed
+from cerebro_db.postgres.relations import Relation, find
 from cerebro_db.postgres.sessions import Session, close_all
 from cerebro_db.postgres.table_kinds import CONFUSION as CONFUSION_MATRICES
 from cerebro_db.postgres.table_kinds import SCORES, Kind
@@ -126,8 +126,8 @@ def evaluate(host: JobHost, request: EvaluationRequest) -> list[Score]:
     """
     with control_session(host.pool, host.search_path) as control:
         table = named_models(control, request.model_table)
-        models, outputs = _wanted(control, table, request, SCORES)
-        with _test_rows(host, control, table, request) as test:
+        found, models, outputs = _wanted(control, table, request, SCORES)
+        with _test_rows(host, control, table, request, found) as test:
             scores = _scored(host, control, table, test, models, bool(request.use_gpus))
         with transaction(control):
             _write(control, outputs, scores, origin_of(table))
@@ -165,8 +165,8 @@ def _scored(
 
 def _wanted(
     control: Session, table: ModelTable, request: EvaluationRequest, kind: Kind
-) -> tuple[list[TrainedModel], Outputs]:
-    """The models and the outputs of a request."""
+) -> tuple[Relation, list[TrainedModel], Outputs]:
+    """The test table, the models and the outputs of a request."""
     found = find(control, request.test_table, _ROLE)
     if request.mst_key is not None:
         table.check_key(request.mst_key)
@@ -180,16 +180,19 @@ def _wanted(
         replace=request.replace,
         inputs=[found.oid],
     )
-    return models, outputs
+    return found, models, outputs
 
 
 @contextmanager
 def _test_rows(
-    host: JobHost, control: Session, table: ModelTable, request: EvaluationRequest
+    host: JobHost,
+    control: Session,
+    table: ModelTable,
+    request: EvaluationRequest,
+    found: Relation,
 ) -> Iterator[PackedTable]:
     """The rows of a request: a packed table, or raw rows that are packed meanwhile as the models need them."""
-    found = find(control, request.test_table, _ROLE)
-    if not (found.has("partition_key") and found.has("buffer_id")):
+    if not is_packed(found):
         named = request.dependent_varname, request.independent_varname
         rows = RawRows(found, *named, request.on_error)
         check_ignores(request.ignores, image_of(table.encoding))
@@ -443,9 +446,9 @@ def confusion_matrix(host: JobHost, request: EvaluationRequest) -> QualifiedName
                 "target; allowed: classes",
                 hint="cerebro.cerebro_evaluate scores models of float targets",
             )
-        models, outputs = _wanted(control, table, request, CONFUSION_MATRICES)
+        found, models, outputs = _wanted(control, table, request, CONFUSION_MATRICES)
         details = {model.mst_key: CONFUSION for model in models}
-        with _test_rows(host, control, table, request) as test:
+        with _test_rows(host, control, table, request, found) as test:
             job = ScoringJob(host, table, test, models, details)
             results = job.run(control, bool(request.use_gpus))
         origin = origin_of(table)

@@ -36,7 +36,7 @@ from cerebro_db.postgres.dialects.prediction_answers import Answer, Several
 from cerebro_db.postgres.leftovers import draft_key, drop_leftovers
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, publish, replaced
-from cerebro_db.postgres.session_settings import as_seen, other_styles
+from cerebro_db.postgres.session_settings import as_seen, notify_of_other_styles
 from cerebro_db.postgres.sessions import (
     Session,
     StatementFailed,
@@ -127,16 +127,11 @@ class Job(ABC):
             ObjectInUse, TooManyConnections: there is no worker for it, or no connection.
         """
         drop_leftovers(self._control, self._notify)
-        self._tell_other_styles(work)
+        if isinstance(work.source, Rows):
+            notify_of_other_styles(
+                self._control, work.source.table, work.asked.encoding, self._notify
+            )
         done_again(lambda: self._run(work), self._notify)
-
-    def _tell_other_styles(self, work: Work) -> None:
-        """Tell where settings of this session may make other features of a view than training had."""
-        known = work.asked.encoding
-        if isinstance(work.source, Rows) and isinstance(known, Encoding):
-            told = other_styles(self._control, work.source.table, known.styles)
-            if told is not None:
-                self._notify(told)
 
     def _run(self, work: Work) -> None:
         try:

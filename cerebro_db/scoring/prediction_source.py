@@ -20,7 +20,7 @@ from cerebro_db.postgres.dialects.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.dialects.postgresql_prediction import PackedSource, RowSource
 from cerebro_db.postgres.drift import Read
 from cerebro_db.postgres.names import quote
-from cerebro_db.postgres.packed import PackedTable, load_packed
+from cerebro_db.postgres.packed import PackedTable, is_packed, load_packed
 from cerebro_db.postgres.relations import Column, Relation, column, find
 from cerebro_db.postgres.session_settings import is_seen, seen_rows
 from cerebro_db.postgres.sessions import Session, StatementFailed
@@ -203,7 +203,7 @@ def test_source(
     """
     text, id_text, feature_text = names
     found = find(session, text, ROLE)
-    if found.has("partition_key") and found.has("buffer_id"):
+    if is_packed(found):
         check_ignores(ignores, None)
         packed = load_packed(session, text, ROLE)
         return _buffers(packed, asked, id_text, feature_text)

@@ -162,7 +162,7 @@ class Host:
             pool, path = _asking_pool(plpy, gd, facts, dialect), facts["search_path"]
         settings = settings_of(plpy)
         work_for(pool, settings)
-        styles = Styles(*(settings[name] for name in ("DateStyle", "IntervalStyle", "TimeZone")))
+        styles = Styles.of(settings)
         return cls(plpy, pool, dialect, path, facts["read_only"], styles)
 
     @classmethod

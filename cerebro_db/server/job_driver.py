@@ -25,7 +25,7 @@ from cerebro_db.postgres.jobs import ENDS, Job, Jobs
 from cerebro_db.postgres.relations import CallerPath, SearchPath
 from cerebro_db.postgres.session_settings import SessionSettings, work_for
 from cerebro_db.postgres.sessions import Session, SessionPool, is_alive
-from cerebro_db.postgres.times import Styles
+from cerebro_db.postgres.times import STYLES, Styles
 from cerebro_db.runs import lifecycle
 from cerebro_db.runs.driver import drive_on
 from cerebro_db.runs.guards import status_after
@@ -85,10 +85,7 @@ def _settings_of(told: Mapping[str, Any]) -> SessionSettings:
     if "settings" in told:
         return dict(told["settings"])
     styles = told.get("styles", ("ISO, MDY", "postgres", "UTC"))  # of an earlier version
-    return dict(zip(_STYLES, styles, strict=True))
-
-
-_STYLES = ("DateStyle", "IntervalStyle", "TimeZone")
+    return dict(zip(STYLES, styles, strict=True))
 
 
 class _Lost(Exception):
@@ -190,8 +187,8 @@ class JobDriver:
         job = self._job
         settings = _settings_of(job.session)
         work_for(self._pool, settings)
-        styles = Styles(*(settings[name] for name in _STYLES))
-        host = Surroundings(self._pool, self._dialect, _path_of(job.session), styles, self)
+        path, styles = _path_of(job.session), Styles.of(settings)
+        host = Surroundings(self._pool, self._dialect, path, styles, self)
         course = self._jobs.course(job.job_id)
         run_id, last = course.run_id, course.last_run
         for name, given in job.calls[course.done :]:

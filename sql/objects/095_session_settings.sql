@@ -1,6 +1,12 @@
 -- Rows of others are read by sessions that work for a caller with the settings of her own session: what a view, a policy
 -- or a function in them asks about is answered as it is there. See docs/security.md.
 {%- macro under_settings(statement) %}
+DECLARE
+    one record;
+    path text;
+    names text[] := '{}';
+    before text[] := '{}';
+BEGIN
     FOR one IN SELECT s.key, s.value FROM json_each_text($2::json) s
                 WHERE s.value IS DISTINCT FROM current_setting(s.key) LOOP
         IF one.key = 'search_path' THEN
@@ -20,31 +26,18 @@
     FOR place IN 1 .. coalesce(array_length(names, 1), 0) LOOP
         EXECUTE format('SET LOCAL %I TO %L', names[place], before[place]);
     END LOOP;
+END
 {%- endmacro %}
 CREATE OR REPLACE FUNCTION cerebro._seen_rows(query text, settings text) RETURNS SETOF record
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    one record;
-    path text;
-    names text[] := '{}';
-    before text[] := '{}';
-BEGIN
-    {{ under_settings('RETURN QUERY EXECUTE $1') }}
-END
+{{ under_settings('RETURN QUERY EXECUTE $1') }}
 $$;
 COMMENT ON FUNCTION cerebro._seen_rows(text, text) IS
 'Internal: the rows of a query under settings of a session, which are an object of JSON; it computes with the rights of its caller.';
 
 CREATE OR REPLACE FUNCTION cerebro._do_as_seen(statement text, settings text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    one record;
-    path text;
-    names text[] := '{}';
-    before text[] := '{}';
-BEGIN
-    {{ under_settings('EXECUTE $1') }}
-END
+{{ under_settings('EXECUTE $1') }}
 $$;
 COMMENT ON FUNCTION cerebro._do_as_seen(text, text) IS
 'Internal: runs a statement under settings of a session, which are an object of JSON; it has the rights of its caller.';

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pace import until
 
+from cerebro_db.install import installer
 from conftest import Sql
 from tests.fitting.conftest import ADAM, TABLES_OF_STATES, select
 from tests.fitting.direct import hops_of, ordered, starting, status
@@ -136,4 +137,19 @@ def test_states_go_where_they_are_trained_next(tables: Sql, keepers: Path, strat
     made = "SELECT count(*), count(CASE WHEN pid = ANY (%s) THEN 1 END) FROM cerebro.hops WHERE run_id = %s"
     every, direct = tables.row(made, (list(pids), run_id))
     assert every > direct == sum(hops_of(tables, run_id)) >= 5
+    tables.run("SELECT cerebro_drop_run(%s)", (run_id,))
+
+
+def test_runs_that_go_on_are_paused_before_an_upgrade(tables: Sql) -> None:
+    assert installer.pause_runs(tables.dsn) == ()
+    call = f"SELECT cerebro_fit_multiple('packed', 'out', 'direct', {EPOCHS})"
+    caller = Background(tables.dsn, call, ())
+    newest = "SELECT run_id, status FROM cerebro.runs ORDER BY run_id DESC LIMIT 1"
+    hops = "SELECT count(*) > 0 FROM cerebro.hops WHERE run_id = (SELECT max(run_id) FROM cerebro.runs)"
+    until(lambda: tables.value(hops))
+    ((run_id, status_),) = tables.fetch(newest)
+    assert status_ == "running"
+    assert installer.pause_runs(tables.dsn) == (run_id,)
+    caller.join()
+    assert tables.fetch(newest) == [(run_id, "paused")]
     tables.run("SELECT cerebro_drop_run(%s)", (run_id,))

@@ -169,7 +169,7 @@ def parse_compile_grid(text: str) -> Grid:
 
 
 def told_of_metrics(grid: Grid) -> str | None:
-    """What a list of metrics means, where it may have been meant otherwise: each makes configurations of its own."""
+    """Notice that each metric of a list makes configurations of its own, as the list may have been meant as one choice."""
     for one in (grid, *grid.models.values()):
         metrics = one.dimensions.get("metrics")
         values = metrics.values if isinstance(metrics, Choices) else ()
