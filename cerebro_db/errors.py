@@ -13,8 +13,8 @@ _FATAL_CLASSES = ("08", "40", "42", "53", "55", "57", "58")
 _FATAL_CODES = ("23505", "XX001", "XX002", "YC006")
 
 
-def concerns_all(sqlstate: str) -> bool:
-    """True if an error of a hop is no fault of its configuration."""
+def is_infrastructure_failure(sqlstate: str) -> bool:
+    """True if a hop failed because of the server, its machine or the network, not because of its configuration."""
     return sqlstate in _FATAL_CODES or sqlstate[:2] in _FATAL_CLASSES
 
 

@@ -45,7 +45,7 @@ from cerebro_db.errors import (
     RunCancelled,
     RunFailed,
     TrainerLost,
-    concerns_all,
+    is_infrastructure_failure,
 )
 from cerebro_db.runs.catalog import diverged, measured
 from cerebro_db.runs.decisions import REFUSALS, Decisions
@@ -330,7 +330,7 @@ class Loop:
             self._report.notify(f"{failure.message}; its round is done again")
             self._state.apply(events.Lost(task))
             return
-        if track.is_alive and concerns_all(failure.sqlstate):
+        if track.is_alive and is_infrastructure_failure(failure.sqlstate):
             assert failure.error is not None
             raise failure.error
         under_way = list(track.begun)
@@ -433,7 +433,7 @@ class Loop:
             for hop in getattr(task, "hops", ()):
                 self._drop_if_ended(hop)
             return
-        if isinstance(task, Average) and not concerns_all(failure.sqlstate):
+        if isinstance(task, Average) and not is_infrastructure_failure(failure.sqlstate):
             self._end(task.mst_key, "failed", f"averaging: {failure.message}")
         elif isinstance(task, Train | Step):
             self._hops_failed(task, failure)
@@ -444,7 +444,7 @@ class Loop:
         """A task of hops has left nothing."""
         assert failure.error is not None
         tracks = self._state.tracks
-        if any(tracks[hop.mst_key].is_alive for hop in task.hops) and concerns_all(
+        if any(tracks[hop.mst_key].is_alive for hop in task.hops) and is_infrastructure_failure(
             failure.sqlstate
         ):
             raise failure.error

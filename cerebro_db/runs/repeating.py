@@ -64,7 +64,7 @@ def repeat(
             output=output,
             output_text=str(request.model_output_table),
             replaces=False,
-            gives_way=False,
+            replace_output=False,
             name=request.name,
             description=request.description,
             weights_of=run.run_id,

@@ -52,7 +52,7 @@ class RunSetup:
         output_text: the name of the output as the caller gave it.
         selection, architectures: names of the tables, for people; no selection for one model.
         replaces: whether the output tables of an earlier run are replaced, and gone on from.
-        gives_way: whether those of an earlier run give way to them as they are.
+        replace_output: whether those of an earlier run give way to them as they are.
         threads: of a worker.
         search: what the configurations are from; None where they are all known.
         models: architectures by model_id, those among them that no configuration has yet.
@@ -73,7 +73,7 @@ class RunSetup:
     threads: int
     use_caching: bool = True
     replaces: bool = False
-    gives_way: bool = False
+    replace_output: bool = False
     name: str | None = None
     description: str | None = None
     search: SearchSpec | None = None
@@ -126,7 +126,7 @@ class RunSetup:
     @property
     def outputs(self) -> Outputs | None:
         """The output tables, where those of an earlier run give way to them."""
-        if not self.gives_way and not self.replaces:
+        if not self.replace_output and not self.replaces:
             return None
         return Outputs(
             self.output,
@@ -219,7 +219,7 @@ def set_up(
         models=known,
         use_caching=bool(request.use_caching),
         replaces=bool(request.warm_start),
-        gives_way=bool(request.replace),
+        replace_output=bool(request.replace),
         name=request.name,
         description=request.description,
         strategy_params=request.chosen.text if request.chosen.name != AUTO else written(spec),

@@ -14,7 +14,7 @@ from cerebro_db.errors import (
     InvalidArgument,
     InvalidState,
     WrongObjectType,
-    concerns_all,
+    is_infrastructure_failure,
 )
 from cerebro_db.models.trained import (
     ModelTable,
@@ -176,7 +176,7 @@ def _check_weights(
         except StatementFailed as error:
             if error.sqlstate == InvalidState.sqlstate:
                 raise _another_model(session, one, setup, earlier, error.message) from None
-            if concerns_all(error.sqlstate):
+            if is_infrastructure_failure(error.sqlstate):
                 raise
             # Else it cannot be built, which its first hop tells of: the others go on.
 

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.settings import Settings
-from cerebro_db.errors import CerebroError, InvalidArgument, InvalidState, OutOfMemory, concerns_all
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidArgument,
+    InvalidState,
+    OutOfMemory,
+    is_infrastructure_failure,
+)
 from cerebro_db.server.computing import Tick, as_ours, compute, computing
 from cerebro_db.server.entry import entry
 from cerebro_db.server.joined import join_state as join_state
@@ -226,7 +232,7 @@ def _unless_failed(memory: WorkerMemory, token: int | None, work: Callable[[], N
     except Exception as error:
         failure = of_the_model(as_ours(error))
         spoiled = isinstance(failure, OutOfMemory)
-        if not memory.keeps_errors or concerns_all(failure.sqlstate) or spoiled:
+        if not memory.keeps_errors or is_infrastructure_failure(failure.sqlstate) or spoiled:
             raise failure from None
         memory.under_way, memory.error = None, _described(failure)
 

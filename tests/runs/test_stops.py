@@ -15,7 +15,7 @@ from cerebro_db.errors import (
     RunInterrupted,
     UndefinedRun,
     WrongRunStatus,
-    concerns_all,
+    is_infrastructure_failure,
 )
 from cerebro_db.postgres.catalog import Catalog, Driving
 from cerebro_db.postgres.sessions import StatementFailed
@@ -180,4 +180,4 @@ def test_a_run_that_somebody_has_dropped(ask: Any) -> None:
     ],
 )
 def test_whose_fault_an_error_of_a_hop_is(sqlstate: str, all_of_them: Any) -> None:
-    assert concerns_all(sqlstate) is all_of_them
+    assert is_infrastructure_failure(sqlstate) is all_of_them

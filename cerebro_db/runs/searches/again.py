@@ -105,7 +105,7 @@ def replay(
             configurations=(),
             selection=None,
             replaces=False,
-            gives_way=False,
+            replace_output=False,
             name=request.name,
             description=request.description,
             search=replace(before.search, replays=replays),

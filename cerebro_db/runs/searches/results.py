@@ -100,7 +100,7 @@ class SearchResults:
             ROLE,
             CONFIGURATIONS,
             CONFIGURATIONS.suffixes,
-            replace=setup.gives_way,
+            replace=setup.replace_output,
         )
         best = best_trials(self.spec, list(self.trials.values()))
         write_configurations(session, outputs, best, setup.architectures)

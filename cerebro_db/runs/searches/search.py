@@ -248,7 +248,7 @@ def _set_up(
         targets=maker.targets,
         threads=threads_of(session, sql, request.cores, packed),
         use_caching=bool(request.use_caching),
-        gives_way=bool(request.replace),
+        replace_output=bool(request.replace),
         name=request.name,
         description=request.description,
         search=spec,
