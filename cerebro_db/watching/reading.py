@@ -309,35 +309,14 @@ SELECT t.worker, t.busy, t.waited, t.seconds FROM cerebro._worker_times t WHERE 
 
 
 def pace(source: Source, run_id: int) -> Pace:
-    """Progress of a run; as ``cerebro.progress`` has it, but nothing is read of other runs."""
-    ((done, rows, seconds, last),) = source.run(_DONE, (run_id, run_id))
-    ((configurations, failed, epochs, partitions, lost),) = source.run(_ASKED, (run_id,))
-    planned = int(epochs) * int(partitions or 0) + int(lost)
-    return Pace(
-        int(configurations), int(failed), int(done), planned, int(rows), float(seconds or 0), last
-    )
+    """Progress of a run, as ``cerebro.progress`` has it."""
+    ((configurations, failed, done, planned, rows, seconds, last),) = source.run(_PACE, (run_id,))
+    return Pace(configurations, failed, done, planned, int(rows), float(seconds or 0), last)
 
 
-_DONE = """
-SELECT h.done, h.rows,
-       r.active + greatest(0, extract(epoch FROM h.last - coalesce(r.resumed, r.started))), h.last
-  FROM cerebro._runs r,
-       (SELECT count(*) AS done, coalesce(sum(x.rows), 0) AS rows, max(x.finished) AS last
-          FROM cerebro._hops x WHERE x.run_id = %s) h
- WHERE r.run_id = %s
-"""
-# Of configurations that have failed, hops count that were done; the others are to do all of theirs.
-_ASKED = """
-SELECT count(*), count(nullif(s.is_over, false)),
-       coalesce(sum(CASE WHEN NOT s.is_over THEN s.epochs END), 0), max(s.partitions),
-       coalesce(sum(CASE WHEN s.is_over
-                         THEN (SELECT count(*) FROM cerebro._hops h
-                                WHERE h.run_id = s.run_id AND h.mst_key = s.mst_key) END), 0)
-  FROM (SELECT c.run_id, c.mst_key, c.status IN ('failed', 'cancelled') AS is_over,
-               coalesce(c.stopped_epoch, c.budget, r.num_iterations)::numeric AS epochs,
-               r.num_partitions * r.rounds AS partitions
-          FROM cerebro._configurations c JOIN cerebro._runs r ON r.run_id = c.run_id
-         WHERE c.run_id = %s) s
+_PACE = """
+SELECT p.configurations, p.failed, p.done, p.planned, p.rows, p.seconds, p.last FROM cerebro._pace p
+ WHERE p.run_id = %s
 """
 
 
@@ -424,10 +403,7 @@ def epochs_of(source: Source, run_id: int) -> dict[int, int]:
     return {int(key): int(epochs) for key, epochs in source.run(_EPOCHS, (run_id,))}
 
 
-_EPOCHS = """
-SELECT c.mst_key, coalesce(c.stopped_epoch, c.budget, r.num_iterations)
-  FROM cerebro._configurations c JOIN cerebro._runs r ON r.run_id = c.run_id WHERE c.run_id = %s
-"""
+_EPOCHS = "SELECT h.mst_key, h.epochs FROM cerebro._hops_of h WHERE h.run_id = %s"
 
 
 def _texts(values: Any) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ DROP VIEW IF EXISTS cerebro.schedules, cerebro.job_log, cerebro.jobs, cerebro._o
     cerebro._job_events, cerebro._jobs;
 DROP VIEW IF EXISTS cerebro.searches;
 DROP VIEW IF EXISTS cerebro.trials;
-{%- set views = ['registered_functions', 'progress', 'leaderboard', '_statuses', '_worker_times', 'metrics', 'decisions', 'updates', 'hops', 'runs', 'settings', '_settings', '_requests',
+{%- set views = ['registered_functions', 'progress', '_pace', '_hops_of', 'leaderboard', '_statuses', '_worker_times', 'metrics', 'decisions', 'updates', 'hops', 'runs', 'settings', '_settings', '_requests',
                  '_metrics', '_updates', '_hops', '_decisions', '_plan', '_architectures', '_architecture_keys', '_configurations', '_runs'] %}
 {% for view in views %}
 DROP VIEW IF EXISTS cerebro.{{ view }};
@@ -269,36 +269,37 @@ COMMENT ON VIEW cerebro.leaderboard IS
 
 {%- set best_value %}CASE k.goal WHEN 'loss' THEN coalesce(b.validation_loss, b.training_loss)
                    ELSE (coalesce(b.validation_metrics, b.training_metrics))[1] END{% endset %}
+-- The hops of each configuration: done, and of an epoch. Progress, dashboard, watch, client and metrics read it here.
+CREATE VIEW cerebro._hops_of WITH (security_barrier) AS
+SELECT c.run_id, c.mst_key, coalesce(c.stopped_epoch, c.budget, r.num_iterations) AS epochs,
+       r.num_partitions::numeric * r.rounds AS an_epoch, coalesce(h.done, 0) AS done, h.rows, h.last,
+       c.status IN ('failed', 'cancelled') AS is_lost
+  FROM cerebro._configurations c
+  JOIN cerebro._runs r ON r.run_id = c.run_id
+  LEFT JOIN (SELECT x.run_id, x.mst_key, count(*) AS done, sum(x.rows) AS rows, max(x.finished) AS last
+               FROM cerebro._hops x GROUP BY x.run_id, x.mst_key) h
+    ON h.run_id = c.run_id AND h.mst_key = c.mst_key;
+COMMENT ON VIEW cerebro._hops_of IS 'Internal: how far each configuration is.';
+
+-- Of configurations that have failed, hops count that were done; the others are to do all of theirs.
+CREATE VIEW cerebro._pace WITH (security_barrier) AS
+SELECT r.run_id, coalesce(c.configurations, 0) AS configurations, coalesce(c.failed, 0) AS failed,
+       coalesce(c.done, 0)::bigint AS done,
+       least(CASE WHEN r.status = 'finished' THEN coalesce(c.done, 0) ELSE coalesce(c.planned, 0) END,
+             9223372036854775807)::bigint AS planned,
+       coalesce(c.rows, 0) AS rows, c.last,
+       -- What earlier drivers took, and this one so far: no time when nobody drove it.
+       r.active + greatest(0, extract(epoch FROM c.last - coalesce(r.resumed, r.started))) AS seconds
+  FROM cerebro._runs r
+  LEFT JOIN (SELECT h.run_id, count(*) AS configurations, count(nullif(h.is_lost, false)) AS failed,
+                    sum(h.done) AS done, sum(h.rows) AS rows, max(h.last) AS last,
+                    sum(CASE WHEN h.is_lost THEN h.done ELSE h.epochs * h.an_epoch END) AS planned
+               FROM cerebro._hops_of h GROUP BY h.run_id) c ON c.run_id = r.run_id;
+COMMENT ON VIEW cerebro._pace IS 'Internal: how far each run is, and in which time.';
+GRANT SELECT ON cerebro._hops_of, cerebro._pace TO cerebro_user;
+
 CREATE VIEW cerebro.progress WITH (security_barrier) AS
-WITH hops AS (
-    SELECT run_id, count(*) AS done, sum(rows) AS rows, max(finished) AS last
-      FROM cerebro._hops GROUP BY run_id
-), configurations AS (
-    SELECT c.run_id, count(*) AS all_of_them,
-           count(nullif(c.status NOT IN ('failed', 'cancelled'), false)) AS alive,
-           sum(CASE WHEN c.status NOT IN ('failed', 'cancelled')
-                    THEN coalesce(c.stopped_epoch, c.budget, r.num_iterations)::numeric END) AS epochs
-      FROM cerebro._configurations c
-      JOIN cerebro._runs r ON r.run_id = c.run_id
-     GROUP BY c.run_id
-), planned AS (
-    SELECT r.run_id, coalesce(h.done, 0) AS done, h.rows, h.last,
-           -- What earlier drivers took, and this one so far: no time when nobody drove it.
-           a.active + greatest(0, extract(epoch FROM h.last - coalesce(r.resumed, r.started))) AS seconds,
-           CASE WHEN r.status <> 'finished'
-                THEN coalesce(c.epochs, 0) * r.num_partitions * a.rounds
-                     + (SELECT count(*) FROM cerebro._hops f
-                          JOIN cerebro._configurations k
-                            ON k.run_id = f.run_id AND k.mst_key = f.mst_key
-                         WHERE f.run_id = r.run_id AND k.status IN ('failed', 'cancelled'))
-                ELSE coalesce(h.done, 0)
-           END AS planned,
-           c.all_of_them, c.alive
-      FROM cerebro.runs r
-      JOIN cerebro._runs a ON a.run_id = r.run_id
-      LEFT JOIN hops h ON h.run_id = r.run_id
-      LEFT JOIN configurations c ON c.run_id = r.run_id
-), epochs AS (
+WITH epochs AS (
     -- Groups and no anti-join: with statistics that are old that is a loop over all hops for each hop of the plan.
     SELECT q.run_id, min(q.epoch) AS epoch
       FROM (SELECT u.run_id, u.epoch
@@ -317,14 +318,13 @@ WITH hops AS (
 )
 SELECT r.run_id, r.name, r.status,
        coalesce(e.epoch, CASE WHEN p.done > 0 THEN r.num_iterations ELSE 0 END) AS epoch,
-       r.num_iterations AS epochs, p.alive AS configurations, p.all_of_them - p.alive AS failed,
-       p.done AS hops_done,
-       least(p.planned, 9223372036854775807)::bigint AS hops_planned,
+       r.num_iterations AS epochs, p.configurations - p.failed AS configurations, p.failed,
+       p.done AS hops_done, p.planned AS hops_planned,
        -- A time that is next to nothing would make numbers that no type holds.
        CASE WHEN p.seconds >= 1e-6 THEN round((p.rows / p.seconds)::numeric) END AS rows_per_second,
        CASE WHEN r.status = 'running' AND p.done > 0
             THEN to_timestamp(least(extract(epoch FROM p.last) + p.seconds
-                                    * ((p.planned - p.done) / p.done)::double precision,
+                                    * ((p.planned - p.done)::numeric / p.done)::double precision,
                                     extract(epoch FROM timestamptz '3000-01-01')))
             ELSE r.finished
        END AS estimated_end,
@@ -333,7 +333,7 @@ SELECT r.run_id, r.name, r.status,
        nullif({{ best_value }}, 'NaN') AS best_so_far,
        r.created, r.started, r.finished, r.schedule AS strategy, w.reason AS strategy_reason
   FROM cerebro.runs r
-  JOIN planned p ON p.run_id = r.run_id
+  JOIN cerebro._pace p ON p.run_id = r.run_id
   LEFT JOIN (SELECT DISTINCT ON (run_id) run_id, reason FROM cerebro._plan
               WHERE reason IS NOT NULL ORDER BY run_id, epoch DESC, mst_key) w ON w.run_id = r.run_id
   LEFT JOIN epochs e ON e.run_id = r.run_id

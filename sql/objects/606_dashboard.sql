@@ -2,10 +2,8 @@
 
 -- Nothing is computed ahead in WITH, and windows are of one run: a condition on run_id reaches all tables.
 -- Whoever owns a run may have written anything: numbers near the limits of their type are drawn as what is none.
-{%- set done = "coalesce(h.done, 0)" %}
-{%- set planned = "(coalesce(c.stopped_epoch, c.budget, r.num_iterations)::numeric * r.num_partitions * a.rounds)" %}
+{%- set planned = "(h.epochs * h.an_epoch)" %}
 {%- set is_over = "(s.status NOT IN ('waiting', 'training'))" %}
-{%- set seconds = "(a.active + greatest(0, extract(epoch FROM max(h.last) OVER (PARTITION BY c.run_id) - coalesce(r.resumed, r.started))))" %}
 {#- Without a column in it the server would compute a character ahead, which not every encoding has. #}
 {%- set full = "CASE WHEN getdatabaseencoding() = 'UTF8' THEN chr(9608 + r.num_partitions * 0) ELSE '#' END" %}
 {%- set level = "CASE WHEN p.high - p.low < 1e-290 THEN 3 WHEN p.value - p.low < (p.high - p.low) * 1e-3 THEN 0
@@ -17,12 +15,12 @@ SELECT c.run_id,
                              CASE c.goal WHEN 'max' THEN -v.result ELSE v.result END, v.loss) AS rank,
        c.mst_key,
        s.status,
-       floor({{ done }} / (r.num_partitions * a.rounds))::integer AS epoch,
-       coalesce(c.stopped_epoch, c.budget, r.num_iterations) AS epochs,
-       repeat({{ full }}, least(20, floor(20 * {{ done }} / {{ planned }}))::integer)
-       || repeat('.', 20 - least(20, floor(20 * {{ done }} / {{ planned }}))::integer) AS progress,
-       CASE WHEN NOT {{ is_over }} AND {{ done }} > 0
-            THEN to_char(least(999999, {{ seconds }} * greatest(0, {{ planned }} - {{ done }})::double precision / {{ done }})
+       floor(h.done / h.an_epoch)::integer AS epoch,
+       h.epochs,
+       repeat({{ full }}, least(20, floor(20 * h.done / {{ planned }}))::integer)
+       || repeat('.', 20 - least(20, floor(20 * h.done / {{ planned }}))::integer) AS progress,
+       CASE WHEN NOT {{ is_over }} AND h.done > 0
+            THEN to_char(least(999999, a.seconds * greatest(0, {{ planned }} - h.done)::double precision / h.done)
                          * interval '1 second', 'HH24:MI:SS') END AS time_left,
        v.curve,
        CASE v.dataset WHEN 'validation' THEN 'val_' ELSE '' END
@@ -32,11 +30,9 @@ SELECT c.run_id,
        || coalesce(', ' || nullif(c.fit_params, ''), '') AS configuration
   FROM cerebro._configurations c
   JOIN cerebro.runs r ON r.run_id = c.run_id
-  JOIN cerebro._runs a ON a.run_id = c.run_id
+  JOIN cerebro._pace a ON a.run_id = c.run_id
   JOIN cerebro._statuses s ON s.run_id = c.run_id AND s.mst_key = c.mst_key
-  LEFT JOIN (SELECT x.run_id, x.mst_key, count(*) AS done, max(x.finished) AS last
-               FROM cerebro._hops x GROUP BY x.run_id, x.mst_key) h
-    ON h.run_id = c.run_id AND h.mst_key = c.mst_key
+  JOIN cerebro._hops_of h ON h.run_id = c.run_id AND h.mst_key = c.mst_key
   LEFT JOIN (SELECT p.run_id, p.mst_key, max(p.dataset) AS dataset,
                     max(CASE WHEN p.epoch = p.counts THEN p.metric END) AS metric,
                     max(CASE WHEN p.epoch = p.counts THEN p.value END) AS result,
