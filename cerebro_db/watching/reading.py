@@ -412,3 +412,20 @@ def _texts(values: Any) -> tuple[str, ...]:
 
 def _numbers(values: Any) -> tuple[float, ...]:
     return tuple(math.nan if one is None else float(one) for one in values or ())
+
+
+def badness(goal: str, one: Standing) -> float:
+    """The value that a configuration is ranked by, as ``cerebro.leaderboard`` has it; NaN where there is none."""
+    metrics = one.validation_metrics or one.training_metrics
+    loss = one.training_loss if one.validation_loss is None else one.validation_loss
+    if goal == LOSS:
+        return math.nan if loss is None else loss
+    if not metrics:
+        return math.nan
+    return -metrics[0] if goal == "max" else metrics[0]
+
+
+def score(goal: str, one: Standing) -> float:
+    """The same as it was measured."""
+    value = badness(goal, one)
+    return -value if goal == "max" else value

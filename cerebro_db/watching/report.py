@@ -23,8 +23,16 @@ from cerebro_db.errors import CerebroError, MissingPackage
 from cerebro_db.watching import reading, texts
 from cerebro_db.watching.comparing import Comparison, compare
 from cerebro_db.watching.hyperparameters import Value, axes, hyperparameters, importance, varying
-from cerebro_db.watching.reading import LOSS, TRAINING, Hopped, Measured, RunFacts, Source, Standing
-from cerebro_db.watching.scores import badness
+from cerebro_db.watching.reading import (
+    LOSS,
+    TRAINING,
+    Hopped,
+    Measured,
+    RunFacts,
+    Source,
+    Standing,
+    badness,
+)
 from cerebro_db.watching.statements import statement_of
 
 # Each is a bar that is drawn; of more hops the file has the share of time that workers were busy.
