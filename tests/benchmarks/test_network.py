@@ -131,7 +131,7 @@ def test_nothing_is_left_when_the_process_is_killed() -> None:
         time.sleep(0.01)
 
 
-def test_without_root_the_reason_is_told(
+def test_without_root_the_reason_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

@@ -266,7 +266,7 @@ def test_hidden(attack: Any) -> None:
         check_architecture(json.dumps(attack))
 
 
-def test_the_harmless_form_of_each_passes() -> None:
+def test_the_allowed_form_of_each_passes() -> None:
     """So that what refuses the attacks is not something else in them."""
     harmless = sequential(
         layer("TimeDistributed", layer=dense()),

@@ -111,7 +111,7 @@ def test_refused(text: str) -> None:
     assert "\0" not in refused.value.message
 
 
-def test_a_wrong_name_is_told_with_the_nearest_right_one() -> None:
+def test_a_wrong_name_is_reported_with_the_nearest_right_one() -> None:
     with pytest.raises(InvalidArgument, match=r"'K\.sqare'") as refused:
         parse_expression("K.sqare(x)")
     assert "Did you mean 'square'?" in (refused.value.hint or "")

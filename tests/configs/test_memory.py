@@ -78,7 +78,7 @@ def test_the_limit_comes_from_the_machine(
     assert worker_limit_mb(setting, memory_mb, cores) == limit
 
 
-def test_what_does_not_fit_is_told_with_its_parts() -> None:
+def test_what_does_not_fit_is_reported_with_its_parts() -> None:
     estimate = worker_memory([load(10**8)], 0, 0)
     with pytest.raises(
         InvalidArgument, match=r"\d+ MB \(TensorFlow 750 MB, .*allowed: 900 MB"

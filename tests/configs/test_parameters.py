@@ -171,7 +171,7 @@ def test_top_k_accuracy_by_its_name_in_madlib() -> None:
     assert caught.value.hint == "top_<k>_accuracy has a number from 1 in it, such as top_3_accuracy"
 
 
-def test_a_number_that_is_too_large_is_told_as_it_was_written() -> None:
+def test_a_number_that_is_too_large_is_reported_as_it_was_written() -> None:
     with pytest.raises(InvalidArgument, match=r"got 1\.5e400; allowed are") as caught:
         parse_compile_params("loss='mse', l2=[0.1,\n 1.5e400], optimizer='SGD'")
     assert "docs/sql/configurations.md" in (caught.value.hint or "")

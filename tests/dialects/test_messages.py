@@ -24,7 +24,7 @@ def test_a_row_has_the_address_that_it_has_on_its_segment() -> None:
 
 
 @pytest.mark.parametrize("address", [None, "ab" * 26])
-def test_the_address_of_a_copy_is_not_told(address: str | None) -> None:
+def test_the_address_of_a_copy_is_not_reported(address: str | None) -> None:
     assert SEGMENTS.named_row(5, TABLE, address) == "a row of public.digits"
 
 
@@ -41,7 +41,7 @@ PYTHON = 'PL/Python function "_train_step"'
         ("spiexceptions.DiskFull: no  (seg0 pid=7)", PYTHON, None),
     ],
 )
-def test_our_own_messages_are_told_as_they_were_raised(
+def test_our_own_messages_are_reported_as_they_were_raised(
     message: str, context: str | None, told: str | None
 ) -> None:
     assert as_raised(message, context) == (told or message)

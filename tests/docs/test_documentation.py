@@ -108,7 +108,7 @@ def test_every_function_has_an_example() -> None:
 OF_ADMINISTRATORS = "set|vacuum|register_function|register_expression|unregister_function|cancel|pause|resume|drop_run|drop_model|version|work"
 
 
-def test_administrators_are_told_to_name_the_schema() -> None:
+def test_administrators_are_reported_to_name_the_schema() -> None:
     unqualified = [
         f"{page.name}: {call}"
         for page in PAGES
@@ -191,7 +191,7 @@ def test_what_configurations_may_hold_is_in_the_reference(names: Any) -> None:
     assert set(names) <= told
 
 
-def test_make_targets_that_are_told_of_exist() -> None:
+def test_make_targets_that_are_named_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
     told = set(re.findall(r"`make ([a-z]+)", "".join(page.read_text() for page in PAGES)))
@@ -199,7 +199,7 @@ def test_make_targets_that_are_told_of_exist() -> None:
     assert told <= targets
 
 
-def test_tests_that_are_told_of_exist() -> None:
+def test_tests_that_are_named_exist() -> None:
     told = set(re.findall(r"`(tests/[\w/.]+)`", "".join(page.read_text() for page in PAGES)))
     assert "tests/fitting/test_resume.py" in told
     assert [path for path in told if not (ROOT / path).exists()] == []
@@ -281,7 +281,7 @@ def columns_of(sql: Any, table: str) -> list[tuple[str, str]]:
     )
 
 
-def test_the_examples_make_the_tables_that_are_told_of(
+def test_the_examples_make_the_tables_that_are_named(
     documented: Documented, has_segments: bool
 ) -> None:
     # Trials of the searches that were trained no further are stopped.

@@ -12,7 +12,7 @@ VERBS = "SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|GRANT|REVOKE|SET|COPY|DO|
 HIDDEN = re.compile(rf"^(?:    \s*|)((?:{VERBS})\s[^;|]*;)", re.MULTILINE)
 
 
-def test_every_block_is_executed_or_told_why_not() -> None:
+def test_every_block_is_executed_or_says_why_not() -> None:
     executed = [block for block in in_order() if block.language == "sql"]
     assert {block.place for page in PAGES for block in fenced(page) if block.language == "sql"} == {
         block.place for block in executed
@@ -69,7 +69,7 @@ def test_the_images_are_read(documented: Documented) -> None:
     assert documented.shown(page, "SELECT octet_length")[0][0]["bytes"] > 1000
 
 
-def test_the_rings_are_told_apart(documented: Documented) -> None:
+def test_the_rings_are_distinguished(documented: Documented) -> None:
     page = "tutorial-search.md"
     trials = documented.shown(page, "SELECT rank, mst_key, bracket")[0]
     assert [row["epoch"] for row in trials].count(9) == 5

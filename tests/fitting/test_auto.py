@@ -100,7 +100,7 @@ def test_a_batch_of_a_group_has_as_many_rows_as_one_of_a_worker(bench: Any, fit:
     assert first != second
 
 
-def test_one_model_is_trained_by_auto_unless_something_else_is_asked_for(bench: Any) -> None:
+def test_one_model_is_trained_by_auto_unless_something_else_is_requested(bench: Any) -> None:
     call = "SELECT cerebro_fit('packed', %s, %s, 1, %s, 'batch_size=8', 1, strategy_params := %s)"
     run_id = bench.value(call, ("one_alone", "models", ADAM, None))
     assert bench.row(

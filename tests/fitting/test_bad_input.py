@@ -132,7 +132,7 @@ def test_a_target_of_one_class(bench: Any, fit: Fit) -> None:
         fit("alike_packed", "one_configs")
 
 
-def test_a_null_among_configurations_is_told_with_its_row_and_column(
+def test_a_null_among_configurations_is_reported_with_its_row_and_column(
     bench: Any, fit: Fit, selection: Callable[..., str]
 ) -> None:
     configs = selection([1, 2], [ADAM])
@@ -164,7 +164,7 @@ def test_a_table_of_an_open_transaction_cannot_be_seen(bench: Any, fit: Fit) -> 
         bench.run("ROLLBACK")
 
 
-def test_a_gpu_that_is_not_there_is_told_before_any_run(bench: Any, fit: Fit) -> None:
+def test_a_gpu_that_is_not_there_is_reported_before_any_run(bench: Any, fit: Fit) -> None:
     before = bench.value("SELECT max(run_id) FROM cerebro.runs")
     with pytest.raises(psycopg2.Error, match="got use_gpus := true; there is no GPU on ") as caught:
         fit(use_gpus=True)

@@ -112,7 +112,7 @@ def test_no_run_begins(
         ("cerebro_pack_validation('blobs_test', 'o', 'label', 'x', 'changed')", "training_table"),
     ],
 )  # fmt: skip
-def test_whoever_reads_it_is_told(
+def test_whoever_reads_it_is_reported(
     bench: Any, trained: str, copied: Callable[[str], str], call: str, role: str
 ) -> None:
     change, message = CHANGES["a buffer that is gone"]

@@ -170,7 +170,7 @@ def test_another_version_is_refused(bench: Any, monkeypatch: pytest.MonkeyPatch)
     assert "pip install" in (caught.value.hint or "")
 
 
-def test_bad_options_are_told_in_two_lines(bench: Any, worker: Callable[..., Worker]) -> None:
+def test_bad_options_are_reported_in_two_lines(bench: Any, worker: Callable[..., Worker]) -> None:
     code, _, errors = worker(1, "--threads", "0").ended()
     assert (code, errors.splitlines()) == (1, ["cerebro: --threads: got 0; allowed: from 1"])
     code, _, errors = worker(1, dsn="host=/nowhere dbname=nothing").ended()

@@ -83,7 +83,7 @@ def test_a_run_goes_on_without_its_session_and_ends_alike(
     assert any(line.startswith("epoch 2 of 2: 4 configurations") for line in told)
 
 
-def test_what_is_wrong_is_told_before_the_call_returns(bench: Any, submit: Any) -> None:
+def test_what_is_wrong_is_reported_before_the_call_returns(bench: Any, submit: Any) -> None:
     jobs, runs = (bench.value(f"SELECT count(*) FROM cerebro.{one}") for one in ("jobs", "runs"))
     for query, error in {
         "SELECT cerebro_fit_multiple('packed', 'o', 'none_such', 1, wait := false)": "42P01",

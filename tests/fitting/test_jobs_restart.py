@@ -297,7 +297,7 @@ def test_a_schedule_with_a_mistake_is_refused_at_once(sql: Sql) -> None:
     assert sql.value("SELECT count(*) FROM cerebro.schedules WHERE name = 'wrong'") == 0
 
 
-def test_without_pg_cron_that_is_told(bench: Any) -> None:
+def test_without_pg_cron_that_is_reported(bench: Any) -> None:
     with pytest.raises(
         psycopg2.Error, match="got 'pg_cron'; the server has not loaded it"
     ) as refused:
@@ -439,7 +439,7 @@ def test_a_schedule_that_no_timer_starts_is_overdue(home: Home, sql: Sql, timer:
     sql.run("SELECT cerebro_unschedule(%s)", (name,))
 
 
-def test_a_schedule_that_its_role_may_not_start_is_told(sql: Sql) -> None:
+def test_a_schedule_that_its_role_may_not_start_is_reported(sql: Sql) -> None:
     """A timer that is refused leaves no job: who looks what waits writes that down, once a day."""
     sql.run("CREATE ROLE nightly_eve LOGIN IN ROLE cerebro_user")
     sql.run(

@@ -242,7 +242,7 @@ def test_a_statement_timeout_stops_a_run_too(bench: Any, fit: Fit) -> None:
     fit(epochs=1)
 
 
-def test_a_run_whose_caller_was_killed_is_told_to_be_interrupted(bench: Any, fit: Fit) -> None:
+def test_a_run_whose_caller_was_killed_is_reported_as_interrupted(bench: Any, fit: Fit) -> None:
     call = "SELECT cerebro_fit_multiple('packed', 'orphan', 'configs', 100000, name := 'orphan')"
     background = Background(bench.dsn, call, ())
     running = "SELECT count(*) > 5 FROM cerebro.hops JOIN cerebro.runs USING (run_id) WHERE name = 'orphan'"

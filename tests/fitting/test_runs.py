@@ -207,7 +207,7 @@ def test_one_that_fails_late_leaves_those_alone_that_were_trained_with_it(
     assert bench.value(overlaps, (run_id,)) == 0
 
 
-def test_an_error_of_tensorflow_is_told_by_its_cause(bench: Any, fit: Fit) -> None:
+def test_an_error_of_tensorflow_is_reported_by_its_cause(bench: Any, fit: Fit) -> None:
     layers = (layer("Embedding", input_dim=2, output_dim=2), layer("Flatten"), SOFTMAX)
     bench.run("SELECT cerebro_load_model('embedded', %s)", (model(*layers),))
     bench.run(
@@ -268,7 +268,7 @@ def test_warm_start_is_refused_at_once_where_it_could_not_replace_the_tables(
     fit(epochs=1, out=out, warm_start=True)
 
 
-def test_warm_start_takes_the_learning_rate_that_is_asked_for_now(
+def test_warm_start_takes_the_learning_rate_that_is_requested_now(
     bench: Any, fit: Fit, weights: Weights, selection: Callable[..., str]
 ) -> None:
     configs = selection([1], [ADAM])

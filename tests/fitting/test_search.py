@@ -252,7 +252,7 @@ def test_a_search_learns_from_an_earlier_run(bench: Any) -> None:
     client.pool.close()
 
 
-def test_what_was_asked_for_outlives_the_driver(bench: Any) -> None:
+def test_what_was_requested_outlives_the_driver(bench: Any) -> None:
     """Killed when the states were made anew, before the decision was stored: whoever resumes goes on with it."""
     for name in ("calm_more", "stormy_more"):
         assert drive(bench, name, 2, "random") == 0

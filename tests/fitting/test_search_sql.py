@@ -551,7 +551,7 @@ def notices(bench: Any, search: Search, **changes: Any) -> tuple[int, str]:
     return run_id, "".join(bench.connection.notices)
 
 
-def test_a_small_space_and_two_lists_of_metrics_are_told_of(bench: Any, search: Search) -> None:
+def test_a_small_space_and_two_lists_of_metrics_are_named(bench: Any, search: Search) -> None:
     run_id, told = notices(
         bench, search, model_id_list=[1], objective="val_loss",
         compile_params_grid=SMALL.replace("['accuracy']", "['accuracy', 'mae']"), fit_params_grid="{}",

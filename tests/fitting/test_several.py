@@ -195,7 +195,7 @@ def test_training_is_refused(several, model, compile_params, fit, message):
     assert message in str(error), error
 
 
-def test_models_of_one_input_are_told_apart(several):
+def test_models_of_one_input_are_distinguished(several):
     error = refused(several, "cerebro_fit_multiple('several_packed', 'bad', 'configs', 1)")
     assert "1 inputs and 1 outputs; allowed: 2 and 3" in str(error)
     error = refused(several, "cerebro_fit_multiple('packed', 'bad', 'several_configs', 1)")
@@ -276,7 +276,7 @@ def test_results_are_named_as_in_keras(trained):
     )
 
 
-def test_evaluation_gives_what_the_run_has_told(trained):
+def test_evaluation_gives_what_the_run_has_reported(trained):
     trained.run("SELECT cerebro_evaluate('several_out', 'several_val', 'several_scores')")
     told = trained.fetch(
         "SELECT i.validation_loss_final, i.validation_metrics_final, s.loss, s.metric, "

@@ -103,7 +103,7 @@ def test_another_optimizer_begins_anew_with_the_weights_that_are_there(
     assert weights(out)[1] != before[1]
 
 
-def test_states_that_are_gone_are_told(bench: Any, fit: Any, weights: Any) -> None:
+def test_states_that_are_gone_are_reported(bench: Any, fit: Any, weights: Any) -> None:
     out, run_id = fit(epochs=1)
     bench.run(f"DELETE FROM {out}_states WHERE mst_key = 2")
     told = rf"{out}_states has no state of the models \[2\]"

@@ -121,7 +121,7 @@ def test_headers_that_are_no_json(raw: bytes) -> None:
         ({"dtype": ["f4"]}, "dtype"),
     ],
 )
-def test_what_is_told(changes: dict[str, Any], message: str) -> None:
+def test_what_is_reported(changes: dict[str, Any], message: str) -> None:
     header = {"arrays": _replaced(0, changes), "crc32": zlib.crc32(PAYLOAD)}
     with pytest.raises(InvalidState, match=message):
         from_bytes(state(json.dumps(header).encode()))

@@ -215,7 +215,7 @@ def changed_models() -> Iterator[dict[str, Any]]:
             yield _with(stored, path, 0)
 
 
-def test_the_end_of_a_process_is_told() -> None:
+def test_the_end_of_a_process_is_reported() -> None:
     small = model([6], LAYERS[(6,)][0])
     assert tried([small, "abort", small]) == ["trained", "SIGABRT", "trained"]
 

@@ -67,7 +67,7 @@ def caller(segments: Sql, connect: Callable[[str], Sql]) -> Iterator[Sql]:
     segments.run("DROP FUNCTION tell_and_look(boolean)")
 
 
-def test_a_message_is_sent_and_the_cancel_request_is_heard_after_it(caller: Sql) -> None:
+def test_a_message_is_sent_and_the_cancel_request_arrives_after_it(caller: Sql) -> None:
     with pytest.raises(psycopg2.errors.QueryCanceled):
         caller.fetch("SELECT tell_and_look(true)")
     assert [line.split()[-1] for line in caller.notices[-2:]] == ["told", "heard"]

@@ -138,7 +138,7 @@ def test_it_is_off_until_somebody_allows_it(
     assert sql.column(sizes, (run_id,)) == [1]
 
 
-def test_a_host_without_an_address_there_is_told_before_any_hop(peers: Sql) -> None:
+def test_a_host_without_an_address_there_is_reported_before_any_hop(peers: Sql) -> None:
     peers.run(SET, ("peer_network", "203.0.113.0/24"))  # which is nobody's
     with pytest.raises(
         psycopg2.Error, match=r"got 203.0.113.0/24; allowed: .* host .* has an"
@@ -148,7 +148,7 @@ def test_a_host_without_an_address_there_is_told_before_any_hop(peers: Sql) -> N
     assert no_hops(peers)
 
 
-def test_who_cannot_be_reached_is_told_before_any_hop(peers: Sql, apart: Apart) -> None:
+def test_who_cannot_be_reached_is_reported_before_any_hop(peers: Sql, apart: Apart) -> None:
     if not apart.is_real:
         pytest.skip("trainers of all segments are on one host, where all can be reached")
     peers.run(SET, ("peer_network", "127.0.0.0/8"))  # which each has for itself

@@ -232,7 +232,7 @@ def test_a_step_that_fails_as_a_whole_is_made_hop_by_hop(bench: Sql) -> None:
         assert [row for row in ours if row[0] != 2] == [row for row in theirs if row[0] != 2]
 
 
-def test_what_cannot_be_is_told(bench: Sql) -> None:
+def test_what_cannot_be_is_reported(bench: Sql) -> None:
     with pytest.raises(
         psycopg2.Error, match="num_workers: got 2; allowed with schedule"
     ) as failure:

@@ -115,7 +115,9 @@ def test_no_database_and_no_server(tmp_path: Path) -> None:
     assert (last.name, last.state) == ("database", "optional")
 
 
-def test_what_is_not_installed_is_told_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed_is_reported_with_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     wanted = [
         "no-such-library>=2",
         "numpy>=1",

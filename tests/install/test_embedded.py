@@ -126,7 +126,7 @@ def test_environment_does_not_leak(own: Cluster, monkeypatch: pytest.MonkeyPatch
     assert b"PATH=/usr/local/sbin:" in environment
 
 
-def test_a_setting_that_stops_the_start_is_told(own: Cluster) -> None:
+def test_a_setting_that_stops_the_start_is_reported(own: Cluster) -> None:
     own.stop()
     wrong = Cluster(own.home, settings={**FAST, "shared_buffers": "nonsense"})
     with pytest.raises(ClusterFailed, match=r"(?s)starting failed.*shared_buffers"):

@@ -113,7 +113,7 @@ def texts_of(path: Path) -> Iterator[str]:
             yield node.value
 
 
-def test_functions_are_named_with_their_schema_in_all_that_is_told() -> None:
+def test_functions_are_named_with_their_schema_in_all_that_is_reported() -> None:
     modules = sorted(Path(cerebro_db.__file__).parent.rglob("*.py"))
     found = {
         f"{path.name}: {text}"

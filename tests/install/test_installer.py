@@ -219,7 +219,7 @@ class TestMigrations:
         assert installer.upgrade(empty_database, Script()) == ()
         assert sql.value("SELECT count(*) FROM cerebro.catalog_settings") == 0
 
-    def test_a_worker_dsn_of_earlier_times_is_told_once(
+    def test_a_worker_dsn_of_earlier_times_is_reported_once(
         self, empty_database: str, connect: Any
     ) -> None:
         # Everybody may create there before PostgreSQL 15, of which an installation warns.

@@ -421,7 +421,7 @@ def test_nor_by_the_embedded_server(own_folder: Path, connect: Any) -> None:
         cluster.destroy()
 
 
-def test_who_may_create_in_earlier_schemas_is_told(
+def test_who_may_create_in_earlier_schemas_is_reported(
     hostile: str, connect: Any, administrator: Any, template: str, has_segments: bool
 ) -> None:
     superuser = connect(hostile)

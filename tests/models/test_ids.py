@@ -72,7 +72,7 @@ def test_several_columns_name_a_row(db: Database, table: str) -> None:
     assert db.value("SELECT count(DISTINCT (place).shelf) FROM answers") == 120
 
 
-def test_repeated_ids_are_told(db: Database) -> None:
+def test_repeated_ids_are_reported(db: Database) -> None:
     told = predict(db, "twice", kind="prob")
     assert '118 rows of public."Named" share 59 values of twice' in told
     assert "share" in predict(db, "twice", "seen")
@@ -124,7 +124,7 @@ def test_no_rows_give_no_predictions(db: Database, source: str) -> None:
     db.fetch("DROP TABLE empty")
 
 
-def test_where_no_rows_mean_nothing_it_is_told(db: Database) -> None:
+def test_where_no_rows_mean_nothing_it_is_reported(db: Database) -> None:
     db.fetch("CREATE TABLE empty AS SELECT id, x, half FROM rows WHERE false")
     db.fetch("CREATE TABLE empty_packed AS SELECT * FROM halves_packed WHERE false")
     db.fetch("CREATE TABLE empty_packed_summary AS SELECT * FROM halves_packed_summary")

@@ -178,7 +178,7 @@ def test_what_a_trigger_raises(user, net):
     user.fetch("DROP TABLE guarded; DROP FUNCTION guard()")
 
 
-def test_a_timeout_is_told_as_one(user):
+def test_a_timeout_is_reported_as_one(user):
     user.fetch("CREATE VIEW slow AS SELECT id, pg_sleep(0.2)::text AS s FROM rows")
     user.fetch("SET statement_timeout = '1s'")
     try:
@@ -242,7 +242,7 @@ APART = {
 
 
 @pytest.mark.parametrize("call", APART.values(), ids=APART)
-def test_what_sessions_cannot_see_is_told_at_once(user, call):
+def test_what_sessions_cannot_see_is_reported_at_once(user, call):
     before = user.tables()
     for change in ("UPDATE rows SET y = 1 - y", "SELECT 1 FROM m FOR UPDATE", "TRUNCATE packed"):
         began = time.monotonic()
@@ -522,7 +522,7 @@ def test_numbers_that_were_given_away_meanwhile(user, net, level, has_segments):
     user.fetch("SELECT cerebro_drop_outputs('drawn')")
 
 
-def test_what_triggers_tell_is_heard_as_the_caller_wants(user, net):
+def test_what_triggers_tell_is_shown_as_the_caller_wants(user, net):
     user.fetch(
         "CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS "
         "$$BEGIN RAISE NOTICE 'a model came'; RAISE WARNING 'be careful'; RETURN NEW; END$$;"
@@ -541,7 +541,7 @@ def test_what_triggers_tell_is_heard_as_the_caller_wants(user, net):
         user.fetch("DROP TRIGGER tells ON m; DROP FUNCTION tell()")
 
 
-def test_settings_of_the_caller_do_not_show_in_what_is_told(user):
+def test_settings_of_the_caller_do_not_show_in_what_is_reported(user):
     with transaction(user):
         user.fetch("SET LOCAL quote_all_identifiers = on; SET LOCAL array_nulls = off")
         user.fetch("SELECT cerebro_train_test_split('rows', 'parts', 0.5, seed := 3)")

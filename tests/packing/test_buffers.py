@@ -39,7 +39,7 @@ def test_rows_of_other_lengths_are_refused_also_when_the_sum_fits():
         buffers.parse_arrays(data, 2, (4,))
 
 
-def test_values_of_any_length_are_told_apart():
+def test_values_of_any_length_are_distinguished():
     parts = [b"one", b"", b"three"]
     head = np.array([1, 0, 17, len(parts), 1], ">i4").tobytes()
     data = head + b"".join(len(part).to_bytes(4, "big") + part for part in parts)

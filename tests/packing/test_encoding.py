@@ -70,7 +70,7 @@ def test_numbers_are_standardized(people):
 
 
 @pytest.mark.parametrize("name", ["visits", "weight", "score"])
-def test_missing_numbers_become_the_mean_and_are_told(people, name):
+def test_missing_numbers_become_the_mean_and_are_reported(people, name):
     values = np.array(
         [np.nan if v is None else float(v) for v in column(people, f"{name}::float8")]
     )
@@ -332,7 +332,7 @@ def test_bad_arguments(strange, arguments):
     assert strange.tables() == before
 
 
-def test_the_nearest_name_is_told(strange):
+def test_the_nearest_name_is_reported(strange):
     for arguments, hint in (
         ("'id, agee'", "age"),
         ("'id', categories := 'one-hot'", "onehot"),

@@ -136,7 +136,7 @@ def test_a_validation_table_has_drift(days):
     assert kinds == [("validation", "public.packed")]
 
 
-def test_of_few_rows_no_shift_is_told(days):
+def test_of_few_rows_no_shift_is_reported(days):
     days.fetch("CREATE VIEW few AS SELECT * FROM tuesday WHERE id < 199")
     assert "large shift" not in again(days, "few_p", "few")
     shift = (
@@ -175,7 +175,7 @@ def test_the_sample_of_many_rows_is_close_to_all_of_them(days):
     assert 0 <= found < 0.005
 
 
-def test_an_encoding_without_statistics_is_told(days):
+def test_an_encoding_without_statistics_is_reported(days):
     days.fetch(
         "CREATE TABLE old AS TABLE packed; CREATE TABLE old_summary AS TABLE packed_summary; "
         "UPDATE old_summary SET encoding = regexp_replace(encoding::text, "

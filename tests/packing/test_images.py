@@ -142,7 +142,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_timeout_is_heard_while_an_image_is_decoded(slow, reader):
+def test_a_timeout_interrupts_while_an_image_is_decoded(slow, reader):
     slow.fetch("SET statement_timeout = '1s'")
     began = time.monotonic()
     try:

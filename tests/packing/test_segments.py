@@ -65,7 +65,7 @@ def test_hosts_with_gpus_are_those_of_their_segments() -> None:
         on_hosts(SEGMENTS, {"c"})
 
 
-def test_each_host_is_asked_once() -> None:
+def test_each_host_is_queried_once() -> None:
     assert first_segments(SERVERS) == {0: "a", 2: "b"}
     assert first_segments([]) == {}
 
@@ -153,13 +153,13 @@ def test_hosts_of_the_rows_need_gpus() -> None:
         checked(FakeSession([0], {(0, "nvidia"): ["GPU 0"]}), packed(), packed("v"))
 
 
-def test_tensorflow_is_asked_where_nvidia_is_silent() -> None:
+def test_tensorflow_is_queried_where_nvidia_is_silent() -> None:
     session = FakeSession([0, 2], {(0, "nvidia"): ["GPU 0"], (2, "tensorflow"): ["device: 0"]})
     checked(session, packed())
     assert session.asked == [([0, 2], "nvidia"), ([2], "tensorflow")]
 
 
-def test_nothing_is_asked_where_nothing_computes_on_gpus() -> None:
+def test_nothing_is_queried_where_nothing_computes_on_gpus() -> None:
     session = FakeSession([0], {})
     checked(session)
     assert session.asked == []

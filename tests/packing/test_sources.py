@@ -139,7 +139,7 @@ def test_only_the_callers_rights_are_used(db, plain_user):
     assert db.value("SELECT sum(num_rows) FROM theirs.p") == 9
 
 
-def test_a_wrong_name_is_told_with_the_nearest_table_that_the_caller_may_read(db, plain_user):
+def test_a_wrong_name_is_reported_with_the_nearest_table_that_the_caller_may_read(db, plain_user):
     db.fetch(
         "CREATE TABLE mistyped AS SELECT 1 AS x; CREATE TABLE mistyped_or_not AS SELECT 1 AS x; "
         'CREATE SCHEMA sales; GRANT USAGE ON SCHEMA sales TO packing_user; CREATE TABLE sales."Mistyped" AS SELECT 1 AS x'

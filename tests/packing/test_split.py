@@ -180,7 +180,7 @@ def test_bad_arguments(odd, arguments):
     assert odd.tables() == before
 
 
-def test_the_nearest_column_is_told(odd):
+def test_the_nearest_column_is_reported(odd):
     with pytest.raises(errors.UndefinedColumn) as caught:
         odd.fetch("SELECT cerebro_train_test_split('flowers', 'o', 0.5, NULL, 'knid')")
     assert caught.value.diag.message_hint == "Did you mean 'kind'?"

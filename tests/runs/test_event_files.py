@@ -34,7 +34,7 @@ def measure(state: RunState, files: EventFiles, epoch: int, dataset: str) -> Non
     files.measured([1])
 
 
-def test_epochs_are_asked_for_in_whatever_order_they_are_measured(state: RunState) -> None:
+def test_epochs_are_requested_in_whatever_order_they_are_measured(state: RunState) -> None:
     files = EventFiles(7, state)
     for epoch in (2, 1, 3):
         measure(state, files, epoch, "training")
@@ -42,7 +42,7 @@ def test_epochs_are_asked_for_in_whatever_order_they_are_measured(state: RunStat
         assert files.done
 
 
-def test_an_epoch_is_asked_for_again_when_another_table_was_measured(state: RunState) -> None:
+def test_an_epoch_is_requested_again_when_another_table_was_measured(state: RunState) -> None:
     files = EventFiles(7, state)
     measure(state, files, 1, "training")
     assert asked(files) == [(1, {"loss"})]

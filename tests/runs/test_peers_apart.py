@@ -139,7 +139,7 @@ def test_nobody_gets_a_hop_while_one_gets_ready_again() -> None:
     assert one.kinds().count("look") == 3  # whoever comes later is told of with each round
 
 
-def test_trainers_of_one_host_are_told_no_addresses() -> None:
+def test_trainers_of_one_host_get_no_addresses() -> None:
     one = given(lambda number, told: [], {})
     one.turn()
     assert len(one.workers.free()) == 3
@@ -184,7 +184,7 @@ def test_ways_that_there_are_not_are_one_error_by_whom_most_complain_of() -> Non
     assert one.kinds().count("look") == 6
 
 
-def test_another_error_of_a_look_is_told_as_it_is() -> None:
+def test_another_error_of_a_look_is_reported_as_it_is() -> None:
     error = StatementFailed("cancelled", "57014", None, None)
     one = given(lambda number, told: error if number == 2 else [])
     outcomes = [outcome for _ in range(2) for outcome in one.turn()]

@@ -36,7 +36,7 @@ def epochs(lines: list[str]) -> list[str]:
         ({1: ("loss", "accuracy", 0.9, 1.0), 2: ("loss", "AUC", 0.95, 0.5)}, "loss 0.5000"),
     ],
 )
-def test_the_best_is_told_by_the_goal_of_the_run(
+def test_the_best_is_reported_by_the_goal_of_the_run(
     configurations: dict[int, tuple[str, str | None, float, float]], best: str
 ) -> None:
     spec = RunSpec(epochs=1, seed=0, frequency=1, partitions={"training": (0,)})
@@ -73,7 +73,7 @@ def get_ahead(state: RunState) -> None:
     do(state, Hop(2, 1, 0, 0))
 
 
-def test_epochs_are_told_to_the_last_one_that_somebody_trained_in() -> None:
+def test_epochs_are_reported_to_the_last_one_that_somebody_trained_in() -> None:
     state = two()
     report, lines = report_of(state)
     get_ahead(state)
@@ -99,7 +99,7 @@ def test_others_of_a_search_may_come_to_an_epoch_later() -> None:
     assert epochs(lines) == ["epoch 1 of 1: 1 configurations so far"]
 
 
-def test_what_an_earlier_driver_told_is_not_told_again() -> None:
+def test_what_an_earlier_driver_reported_is_not_repeated() -> None:
     state = two()
     get_ahead(state)
     report, lines = report_of(state)
@@ -108,7 +108,7 @@ def test_what_an_earlier_driver_told_is_not_told_again() -> None:
     assert epochs(lines) == ["epoch 2 of 300: 2 configurations"]
 
 
-def test_an_epoch_is_told_of_when_the_last_hop_of_a_cancelled_configuration_has_ended() -> None:
+def test_an_epoch_is_reported_when_the_last_hop_of_a_cancelled_configuration_has_ended() -> None:
     """The other one has finished both epochs; while it was under way nobody could tell."""
     state = run_state({1: 1.0, 2: 1.0}, [0], epochs=2)
     report, lines = report_of(state)

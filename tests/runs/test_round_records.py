@@ -60,7 +60,7 @@ def row_of(memory: WorkerMemory) -> tuple[Any, ...]:
     return (100, told["rows"], told["kept"], BEGAN, *figures)
 
 
-def test_a_round_is_told_with_the_result_of_its_hop_on_segments_only() -> None:
+def test_a_round_is_reported_with_the_result_of_its_hop_on_segments_only() -> None:
     memory = led()
     assert _result(memory, REPORT)["kept"] == ["training/0", "training/1"]
     memory.tells_rounds = True
@@ -69,7 +69,7 @@ def test_a_round_is_told_with_the_result_of_its_hop_on_segments_only() -> None:
     assert _result(memory, REPORT)["kept"] == ["training/0", "training/1"]
 
 
-def test_what_is_told_of_a_round_is_its_record_to_the_bit() -> None:
+def test_what_is_reported_a_round_is_its_record_to_the_bit() -> None:
     memory, sql = led(), dialect_of(90426, True).training
     memory.tells_rounds = True
     members = [Member(place, place, place, 7, 0.0) for place in range(2)]
@@ -184,7 +184,7 @@ class Listening(Written):
         self.told.append(("hop", result.hop.mst_key))
 
 
-def test_the_record_of_a_round_is_told_before_its_hops(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_record_of_a_round_is_reported_before_its_hops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.runs.test_loop.Written", Listening)
     _, written, _ = run(3, 1, PARAMETER_SERVER, costs=2, executor=Recording(3, 1))
     assert isinstance(written, Listening)

@@ -16,7 +16,9 @@ from tests.security.conftest import Person
 IN_USE, DENIED = "55006", "42501"
 
 
-def test_who_holds_the_lock_of_a_run_is_told(root: Person, alice: Person, carol: Person) -> None:
+def test_who_holds_the_lock_of_a_run_is_reported(
+    root: Person, alice: Person, carol: Person
+) -> None:
     call = (
         "SELECT cerebro_fit_multiple('packed', 'locked', 'configs', 2, num_workers := 1, "
         "max_seconds := 0.001)"
@@ -63,7 +65,7 @@ def test_nobody_waits_for_ever_for_a_lock(
         carol.rows("SELECT pg_advisory_unlock_all()")
 
 
-def test_who_holds_a_table_is_told(alice: Person, carol: Person) -> None:
+def test_who_holds_a_table_is_reported(alice: Person, carol: Person) -> None:
     key = table_key(alice.value("SELECT 'packed'::regclass::oid::bigint"))
     carol.rows("SELECT pg_advisory_lock(%s)", (key,))
     holder = f"process {carol.connection.info.backend_pid} of role {carol.name}"
@@ -78,7 +80,7 @@ def test_who_holds_a_table_is_told(alice: Person, carol: Person) -> None:
         carol.rows("SELECT pg_advisory_unlock_all()")
 
 
-def test_who_holds_the_workers_is_told(root: Person, alice: Person, carol: Person) -> None:
+def test_who_holds_the_workers_is_reported(root: Person, alice: Person, carol: Person) -> None:
     role = root.value("SELECT oid::bigint FROM pg_roles WHERE rolname = %s", (alice.name,))
     most = root.value("SELECT value::integer FROM cerebro.settings WHERE name = 'max_workers'")
     for number in range(most):

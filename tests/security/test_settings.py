@@ -209,7 +209,7 @@ def test_what_an_earlier_version_stored_is_checked_when_it_is_used(
         (150004, "host=a", "host=a"),
     ],
 )
-def test_no_password_in_clear_text_unless_told(
+def test_no_password_in_clear_text_unless_configured(
     libpq: int, dsn: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions.psycopg2.extensions, "libpq_version", lambda: libpq)

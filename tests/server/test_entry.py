@@ -68,7 +68,7 @@ def test_errors_of_the_server_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("place", [sys.prefix, os.getcwd(), max(sys.path, key=len)])
-def test_places_of_the_server_are_not_told(place: str) -> None:
+def test_places_of_the_server_are_not_reported(place: str) -> None:
     for error in (
         FileNotFoundError(2, "not there", f"{place}/of/x.py"),
         RunFailed(f"{place}/x.py"),

@@ -46,7 +46,7 @@ def test_an_average_takes_the_place_of_its_weight() -> None:
     np.testing.assert_array_equal(weights(averaged, 10**6)[:6], (KERNEL + 1).reshape(-1))
 
 
-def test_a_damaged_state_is_told() -> None:
+def test_a_damaged_state_is_reported() -> None:
     data, gd = to_bytes(STATE), dict[str, Any]()
     token = join_state(None, gd, None, data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(InvalidState, match="checksum"):
@@ -68,7 +68,7 @@ SELECT cerebro._state_weights(cerebro.cerebro_joined_state(
 """
 
 
-def test_an_error_of_a_row_is_not_told_in_a_later_statement(sql: Any) -> None:
+def test_an_error_of_a_row_is_not_reported_in_a_later_statement(sql: Any) -> None:
     """Nobody waited for the row, and its statement has ended."""
     prepare = "SELECT cerebro._prepare_worker(1, false, 0, 7)"
     sql.run(prepare)

@@ -38,7 +38,7 @@ def test_an_error_is_kept_in_place_of_a_state() -> None:
     assert json.loads(data) == {"sqlstate": "22000", "message": "diverged", "hint": "go slower"}
 
 
-def test_what_keras_raises_is_told_by_its_cause() -> None:
+def test_what_keras_raises_is_reported_by_its_cause() -> None:
     memory = _memory()
     _unless_failed(memory, memory.token, _raising(ValueError("no such layer")))
     told = json.loads(memory.error or "")

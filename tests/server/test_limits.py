@@ -175,7 +175,7 @@ def test_who_has_peers_on_other_hosts_opens_tcp_and_nothing_else() -> None:
     assert anew.startswith("TrainerBound the trainer began with a narrower peer_network")
 
 
-def test_where_peers_of_other_hosts_come_in_is_told() -> None:
+def test_where_peers_of_other_hosts_come_in_is_reported() -> None:
     nowhere, there, again = told(PEERS)
     assert nowhere.startswith('["peers of other hosts", "no address in 203.0.113.0/24", "setting')
     assert there == '["peers of other hosts", "127.0.0.1 in 127.0.0.0/8", null]'

@@ -44,20 +44,20 @@ def _plpy(segment: int | None, asks_nothing: bool = True) -> types.SimpleNamespa
         ),
     ],
 )
-def test_what_it_cannot_be_told(text: str) -> None:
+def test_what_it_may_not_be_given(text: str) -> None:
     gd: dict[str, object] = {}
     with pytest.raises(InvalidArgument, match=r"^task|^setting"):
         training.prepared(_plpy(2), gd, text, lambda: None)
     assert gd == {}
 
 
-def test_where_sessions_are_told_once() -> None:
+def test_where_sessions_are_prepared_once() -> None:
     with pytest.raises(InvalidArgument, match="kind: got -1"):
         training.prepared(_plpy(None, asks_nothing=False), {}, json.dumps(GOOD), lambda: None)
 
 
 @pytest.mark.parametrize(("segment", "place"), [(0, 0), (2, 1), (3, None), (None, None)])
-def test_a_segment_is_told_its_place_among_the_gpus(
+def test_a_segment_has_its_index_among_the_gpus(
     monkeypatch: pytest.MonkeyPatch, segment: int | None, place: int | None
 ) -> None:
     told: list[object] = []

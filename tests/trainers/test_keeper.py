@@ -115,7 +115,7 @@ def test_only_a_few_stay_idle(place: Place) -> None:
     until(lambda: sum(os.path.exists(f"/proc/{pid}") for pid in pids) <= cores(), 20)
 
 
-def test_processes_are_harmless(place: Place) -> None:
+def test_the_kernel_ends_trainers_before_the_server(place: Place) -> None:
     for kind, score in (("trainer", 900), (DRIVER, 600)):
         process = place.process(kind)
         keeper = place.keeper(kind)
@@ -157,7 +157,7 @@ def test_another_package_means_another_keeper(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS])
-def test_the_end_of_a_trainer_is_told(place: Place, number: signal.Signals) -> None:
+def test_the_end_of_a_trainer_is_reported(place: Place, number: signal.Signals) -> None:
     trainer = place.process(role=61)
     os.kill(trainer.pid, number)
     with pytest.raises(Closed):
@@ -166,7 +166,7 @@ def test_the_end_of_a_trainer_is_told(place: Place, number: signal.Signals) -> N
     assert re.fullmatch(rf"was killed by {number.name}: it had \d\.\d GB", told), told
 
 
-def test_what_it_was_allowed_is_told_too(place: Place) -> None:
+def test_what_it_was_allowed_is_reported_too(place: Place) -> None:
     trainer = prepared(place, role=62)
     os.kill(trainer.pid, signal.SIGKILL)
     with pytest.raises(Closed):

@@ -230,7 +230,7 @@ def _name(process: Path) -> str:
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_a_question_whose_trainer_dies_is_asked_again(
+def test_a_question_whose_trainer_dies_is_sent_again(
     question: str, caller: Caller, place: str, connect: Callable[[str], Any], asked: None
 ) -> None:
     watcher, (sql, query) = connect(place), QUESTIONS[question]

@@ -270,7 +270,7 @@ def test_no_process_for_a_keeper(sql: Any, directory: Path, user: int, cluster: 
     check(failure.value, "Resource temporarily unavailable", "ulimit -u")
 
 
-def test_a_normal_user_is_told_in_psql(
+def test_a_normal_user_is_informed_in_psql(
     sql: Any, database: str, cluster: Cluster, directory: Path, user: int
 ) -> None:
     sql.run(VERSION + Script(keeper_directory="/nowhere").udf("cerebro_version"))

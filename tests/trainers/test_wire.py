@@ -74,7 +74,7 @@ def test_large_messages_go_both_ways(ends: Any) -> None:
     sender.join()
 
 
-def test_a_cancel_is_heard_beside_other_messages(ends: Any) -> None:
+def test_a_cancel_arrives_beside_other_messages(ends: Any) -> None:
     connection, link = ends
     connection.send({"row": 1})
     connection.send({"cancel": {"sqlstate": "57014"}})

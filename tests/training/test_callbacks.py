@@ -187,7 +187,7 @@ def test_a_rate_that_is_no_number_fails_the_configuration() -> None:
         scheduled_rate(spec, 5, 0.1)
 
 
-def test_a_hop_takes_the_rate_that_it_is_told_and_keeps_it(
+def test_a_hop_takes_the_rate_of_the_task_and_keeps_it(
     recipe: Callable[..., Any], data: Data
 ) -> None:
     from dataclasses import replace

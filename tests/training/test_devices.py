@@ -81,7 +81,7 @@ def test_the_environment_names_one_gpu_before_tensorflow_comes(
     assert os.environ[devices.VISIBLE] == "-1"
 
 
-def test_both_sources_are_asked(two_gpus: Path) -> None:
+def test_both_sources_are_queried(two_gpus: Path) -> None:
     ticks: list[int] = []
     assert devices.described("nvidia", lambda: ticks.append(1)) == TWO
     # What this process has been left itself says nothing of the host.
@@ -103,7 +103,7 @@ def test_waiting_can_be_cancelled(two_gpus: Path) -> None:
         devices.described("nvidia", tick)
 
 
-def test_a_host_without_devices_is_not_asked(tmp_path: Path) -> None:
+def test_a_host_without_devices_is_not_queried(tmp_path: Path) -> None:
     assert not devices.has_nodes(tmp_path)
     (tmp_path / "nvidiactl").touch()
     assert not devices.has_nodes(tmp_path)

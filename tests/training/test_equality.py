@@ -143,7 +143,7 @@ def test_hops_equal_plain_keras_to_the_bit(
         ("['lstm_cell_[0-9]']", set()),
     ],
 )
-def test_muon_leaves_out_what_it_is_told_to(
+def test_muon_leaves_out_the_layers_that_are_named(
     recipe: Callable[..., Any], data: Data, excluded: str, by_adamw: set[str]
 ) -> None:
     """However many layers of a kind the process has made before, whose names Keras counts."""

@@ -310,7 +310,7 @@ def test_all_look_whether_they_reach_each_other(opened: list[Door]) -> None:
     assert side_by_side(lambda place: unreached(given[place], nothing), 4) == [[]] * 4
 
 
-def test_a_door_that_is_shut_is_told_with_who_wanted_to_go_there(
+def test_a_listener_that_is_closed_is_reported_with_who_wanted_to_go_there(
     opened: list[Door], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(network_peers, "_REACH_SECONDS", 0.5)
@@ -343,7 +343,7 @@ def among() -> str:
     raise AssertionError
 
 
-def test_doors_keep_to_the_ports_that_are_allowed(
+def test_listeners_keep_to_the_ports_that_are_allowed(
     opened: list[Door], among: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doors, "_PORT_SECONDS", 0.2)
@@ -448,7 +448,7 @@ def test_who_does_not_speak_as_trainers_do_is_no_peer(opened: list[Door]) -> Non
     rude.close()
 
 
-def test_a_way_that_the_system_refuses_at_once_is_told(
+def test_a_way_that_the_system_refuses_at_once_is_reported(
     opened: list[Door], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doors, "CONNECT_SECONDS", 0.3)

@@ -107,7 +107,7 @@ def test_an_order_of_another_round_is_refused(recipe: Callable[..., Any]) -> Non
     assert isinstance(caught.value, PeerLost) or "order of 10 updates" in caught.value.message
 
 
-def test_momentum_and_rate_are_those_that_are_told(recipe: Callable[..., Any]) -> None:
+def test_momentum_and_rate_are_those_of_the_task(recipe: Callable[..., Any]) -> None:
     data = Data((20, 17), partitions=2)
     asked = recipe(net(), MOMENTUM)
     other = recipe(net(), f"{LOSS},optimizer='SGD(lr=0.01,momentum=0.3)'")

@@ -301,7 +301,7 @@ def test_files_of_a_model(recipe, architecture, tmp_path):
     assert file("npz")[:2] == b"PK"
 
 
-def test_models_that_are_asked_together_share_the_memory(architecture):
+def test_models_that_predict_together_share_the_memory(architecture):
     from cerebro_db.configs.architectures.limits import ArchitectureLimits
     from cerebro_db.training.tasks import Architectures, recipe_of
 

@@ -57,7 +57,7 @@ def test_the_header_is_json_with_a_version() -> None:
         (lambda d: d.replace(b"[2,3]", b"[-2,3]"[:5]), "declares|damaged"),
     ],
 )
-def test_damage_is_told(damage: object, message: str) -> None:
+def test_damage_is_reported(damage: object, message: str) -> None:
     with pytest.raises(InvalidState, match=message):
         from_bytes(damage(to_bytes(STATE)))  # type: ignore[operator]
 

@@ -164,7 +164,7 @@ def test_the_first_groups_are_kept_where_momentum_helps() -> None:
     assert len(tried) == len(MOMENTA) * len(FACTORS)
 
 
-def test_where_no_loss_is_a_number_what_was_asked_for_is_kept() -> None:
+def test_where_no_loss_is_a_number_what_was_requested_is_kept() -> None:
     best, tried = chosen(2, lambda one: math.nan)
     assert best == Setting(1, 0.9, 1.0)
     assert {one.groups for one in tried} == {1, 2}

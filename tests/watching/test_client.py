@@ -100,7 +100,7 @@ def test_a_users_transaction_stays_theirs(watched: Watched) -> None:
     connection.close()
 
 
-def test_what_is_no_database_is_told() -> None:
+def test_what_is_no_database_is_reported() -> None:
     with pytest.raises(InvalidArgument, match="database: got int; allowed: a DSN"):
         connect(7)
     with pytest.raises(InvalidArgument, match=r"got an engine of sqlite\+pysqlite"):

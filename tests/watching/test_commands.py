@@ -169,7 +169,7 @@ def test_report(watched: Watched, own_folder: Path) -> None:
         told("report", watched.run_id, "-o", "/nowhere/report.html", "--no-curves", "--dsn", watched.dsn)  # fmt: skip
 
 
-def test_what_is_handed_on_is_told_to_programs(
+def test_what_is_handed_on_is_reported_to_programs(
     watched: Watched, own_folder: Path, tensorflow: None
 ) -> None:
     run_id, where = watched.run_id, ["--dsn", watched.dsn]

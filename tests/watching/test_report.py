@@ -52,7 +52,7 @@ def data_of(text: str) -> Any:
     return json.loads(found[1])
 
 
-def test_everything_is_told(small: str, watched: Watched) -> None:
+def test_everything_is_reported(small: str, watched: Watched) -> None:
     for wanted in (
         "Leaderboard", "Learning curves", "Hyperparameters", "Hops by worker", "Versions",
         "public.packed", "public.val", "public.watched_out", "cerebro.cerebro_fit_multiple(",
@@ -74,7 +74,7 @@ def test_everything_is_told(small: str, watched: Watched) -> None:
     assert set(run["importance"]["names"]) == {"model_id", "learning_rate"}
 
 
-def test_the_same_run_can_be_asked_for_again(small: str, watched: Watched) -> None:
+def test_the_same_run_can_be_requested_again(small: str, watched: Watched) -> None:
     statement = entities.unescape(re.search(r"<pre>(.*?)</pre>", small, re.S)[1])  # type: ignore[index]
     again = watched.sql.value(statement)
     compared = "SELECT mst_key, model_weights FROM {} ORDER BY 1"
@@ -87,7 +87,7 @@ def test_the_same_run_can_be_asked_for_again(small: str, watched: Watched) -> No
     watched.sql.run("SELECT cerebro_drop_outputs('watched_out_again')")
 
 
-def test_a_strategy_is_asked_for_again(watched: Watched, connections: Connections) -> None:
+def test_a_strategy_is_requested_again(watched: Watched, connections: Connections) -> None:
     facts = reading.run_facts(connections, watched.run_id)
     assert "strategy := 'hopper'" in statement_of(connections, facts)
     averaged = replace(facts, schedule="averaging", strategy_params="rounds=2")
@@ -113,7 +113,7 @@ def test_nothing_is_fetched(small: str) -> None:
     assert not re.search(r"""url\(|@import|fetch\(|XMLHttpRequest""", outside)
 
 
-def test_the_winner_is_asked(small: str, watched: Watched) -> None:
+def test_the_winner_predicts(small: str, watched: Watched) -> None:
     (run,) = data_of(small)
     (target,) = run["curves"]
     assert target["classes"] == ["a", "b", "c"]

@@ -77,7 +77,7 @@ def test_calendars_of_systemd(cron: str, calendar: str) -> None:
 
 
 @pytest.mark.parametrize("cron", ["0 3 1 * 1", "0 3 * JAN *", "0 3 * * 1/2", "0 3 L * *"])
-def test_what_systemd_has_not_is_told(cron: str) -> None:
+def test_what_systemd_has_not_is_reported(cron: str) -> None:
     with pytest.raises(InvalidArgument, match="allowed with --systemd"):
         jobs.calendar_of(cron)
 
@@ -134,7 +134,7 @@ class _At:
         return self._moments.pop(0) if len(self._moments) > 1 else self._moments[0]
 
 
-def test_wrong_options_are_told(watched: Watched) -> None:
+def test_wrong_options_are_reported(watched: Watched) -> None:
     calls, dsn = json.dumps(CALLS), ["--dsn", watched.dsn]
     for arguments, told_of in (
         (["x"], "got no CRON and CALLS"),

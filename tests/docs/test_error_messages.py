@@ -66,7 +66,7 @@ def test_every_function_tells_its_errors() -> None:
     assert {f"`{code}`" for codes in told().values() for code in codes} <= known
 
 
-def test_what_is_not_there_gives_what_is_told(documented: Documented) -> None:
+def test_what_is_not_there_gives_what_is_reported(documented: Documented) -> None:
     for name, codes in told().items():
         expected = codes & {MISSING_TABLE, MISSING_OBJECT}
         if expected:
@@ -77,7 +77,7 @@ def test_what_is_not_there_gives_what_is_told(documented: Documented) -> None:
             assert caught.value.pgcode in expected, call
 
 
-def test_what_is_there_gives_what_is_told(documented: Documented) -> None:
+def test_what_is_there_gives_what_is_reported(documented: Documented) -> None:
     tried = [
         name
         for name, codes in told().items()
