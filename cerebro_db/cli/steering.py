@@ -158,8 +158,9 @@ def best(
     as_json: AsJson = False,
 ) -> None:
     """Makes a table of configurations from the best trials, like cerebro_best."""
-    from cerebro_db.models.best import BestRequest, best_of
+    from cerebro_db.models.best import best_of
     from cerebro_db.postgres.control import control_session, transaction
+    from cerebro_db.requests.searching import BestRequest
 
     client = client_of(dsn)
     request = BestRequest(run_id, n, model_selection_table, replace)
@@ -180,8 +181,9 @@ def importance(
     as_json: AsJson = False,
 ) -> None:
     """Tells which parameters mattered, like cerebro_importance, the most important one first."""
-    from cerebro_db.models.studies import ImportanceRequest, importance_of
+    from cerebro_db.models.studies import importance_of
     from cerebro_db.postgres.control import control_session
+    from cerebro_db.requests.searching import ImportanceRequest
 
     client = client_of(dsn)
     with control_session(client.pool, client.search_path) as session:

@@ -37,69 +37,10 @@ from cerebro_db.postgres.relations import (
 )
 from cerebro_db.postgres.sessions import Session, Tick
 from cerebro_db.postgres.table_kinds import CONFIGURATIONS
+from cerebro_db.requests.models import GridRequest, ListRequest
 
 ROLE = "model_selection_table"
 _HINT = "cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make such tables"
-
-
-@dataclass(frozen=True)
-class GridRequest:
-    """The arguments of ``cerebro_generate_configs``, as given."""
-
-    model_arch_table: str | None
-    model_selection_table: str | None
-    model_id_list: Sequence[int | None] | None
-    compile_params_grid: str | None
-    fit_params_grid: str | None
-    search_type: str | None = "grid"
-    num_configs: int | None = None
-    random_state: int | None = None
-    object_table: str | None = None
-    replace: bool | None = False
-
-    @property
-    def appends(self) -> bool:
-        """True if an existing table gets more rows."""
-        return not self.replace
-
-    def configurations(self, tick: Tick, suits: Suits | None = None) -> list[ConfigurationText]:
-        """Configurations that the grid stands for."""
-        for name in ("compile_params_grid", "fit_params_grid", "search_type"):
-            _check_given(name, getattr(self, name))
-        return model_selection.generate(
-            self.model_id_list,
-            str(self.compile_params_grid),
-            str(self.fit_params_grid),
-            str(self.search_type),
-            self.num_configs,
-            self.random_state,
-            tick,
-            suits,
-        )
-
-
-@dataclass(frozen=True)
-class ListRequest:
-    """The arguments of ``cerebro_load_configs``, as given."""
-
-    model_arch_table: str | None
-    model_selection_table: str | None
-    model_id_list: Sequence[int | None] | None
-    compile_params_list: Sequence[str | None] | None
-    fit_params_list: Sequence[str | None] | None
-    object_table: str | None = None
-    replace: bool | None = False
-
-    @property
-    def appends(self) -> bool:
-        """True if an existing table gets more rows."""
-        return False
-
-    def configurations(self, tick: Tick, suits: Suits | None = None) -> list[ConfigurationText]:
-        """Every combination of what is listed."""
-        return model_selection.combine(
-            self.model_id_list, self.compile_params_list, self.fit_params_list
-        )
 
 
 @dataclass(frozen=True)
@@ -117,6 +58,33 @@ class Selected:
         return f"{self.added} configurations added to {self.table}{already}"
 
 
+def _appends(request: GridRequest | ListRequest) -> bool:
+    """True if an existing table gets more rows."""
+    return isinstance(request, GridRequest) and not request.replace
+
+
+def _configurations(
+    request: GridRequest | ListRequest, tick: Tick, suits: Suits | None = None
+) -> list[ConfigurationText]:
+    """Configurations that a grid stands for, or every combination of what is listed."""
+    if isinstance(request, ListRequest):
+        return model_selection.combine(
+            request.model_id_list, request.compile_params_list, request.fit_params_list
+        )
+    for name in ("compile_params_grid", "fit_params_grid", "search_type"):
+        _check_given(name, getattr(request, name))
+    return model_selection.generate(
+        request.model_id_list,
+        str(request.compile_params_grid),
+        str(request.fit_params_grid),
+        str(request.search_type),
+        request.num_configs,
+        request.random_state,
+        tick,
+        suits,
+    )
+
+
 def select(session: Session, request: GridRequest | ListRequest) -> Selected:
     """Write configurations and the summary beside them, or nothing at all.
 
@@ -132,12 +100,12 @@ def select(session: Session, request: GridRequest | ListRequest) -> Selected:
     require_text(request.model_arch_table, "model_arch_table")
     require_text(request.model_selection_table, ROLE)
     refuse_objects(request.object_table)
-    rows = request.configurations(session.tick)
+    rows = _configurations(request, session.tick)
     models = find(session, request.model_arch_table, "model_arch_table")
     texts = _check_models(session, models, rows)
     suiting = Suiting(texts, limits_of(session))
     if isinstance(request, GridRequest) and suiting.is_needed(rows):
-        rows = request.configurations(session.tick, suiting)
+        rows = _configurations(request, session.tick, suiting)
     check_layers(texts, rows, limits_of(session))
     name, _ = _target(session, request)
     lock(session, f"configurations of {name}")
@@ -324,7 +292,7 @@ def _target(
 ) -> tuple[QualifiedName, Relation | None]:
     """The table's name, and the table if rows are to be added to it."""
     text, suffixes = request.model_selection_table, (libraries.SELECTION_SUFFIX,)
-    if request.appends:
+    if _appends(request):
         found = find_if_there(session, text, ROLE, Use.WRITE)
         if found is not None:
             return found.name, found

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 from cerebro_db.configs.images import ImageEncoding, OnError, ignores_errors, image_encoding
-from cerebro_db.configs.messages import check_divisor
+from cerebro_db.configs.messages import check_divisor, shown
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.packing.encoding_plan import EncodingRequest
 from cerebro_db.postgres.names import QualifiedName
@@ -92,6 +95,54 @@ class PackRequest:
         if self.seed is None:
             raise InvalidArgument("seed: got NULL; allowed: any bigint")
         ignores_errors(self.on_error)
+
+
+_OF_ENCODINGS = tuple(one.name for one in fields(EncodingRequest))
+_OF_IMAGES = {"image_shape": None, "image_format": None}
+_NUMBER = re.compile(r"-?[0-9]{1,9}|NULL", re.IGNORECASE | re.ASCII)
+_MOST_TEXT = 2000
+
+
+def pack_request(given: Mapping[str, Any], *, kind: str) -> PackRequest:
+    """The request of a packing function.
+
+    Args:
+        given: its arguments, perhaps out of JSON.
+        kind: ``pack``, ``pack_columns``, ``pack_images`` or ``pack_validation``.
+    """
+    more: dict[str, Any] = {"is_validation": kind == "pack_validation"}
+    common = {"distribution_rules": None if more["is_validation"] else "all_segments", **given}
+    if kind == "pack_columns":
+        more["encoding"] = EncodingRequest(
+            **{name: _text(common.pop(name)) for name in _OF_ENCODINGS if name in common}
+        )
+    if kind == "pack_images":
+        shape, form = (common.pop(name, default) for name, default in _OF_IMAGES.items())
+        more["image"] = ImageRequest(shape, form)
+    if kind == "pack" and common.get("normalizing_const", 0.0) is None:
+        common["normalizing_const"] = 1.0
+    if isinstance(classes := common.get("num_classes"), str):
+        common["num_classes"] = _listed(classes)
+    return PackRequest(**common, **more)
+
+
+def _text(value: object) -> Any:
+    """A value out of JSON as the text that the function takes."""
+    return json.dumps(value) if isinstance(value, dict | list) else value
+
+
+def _listed(text: str) -> list[int | None]:
+    """The text of an array of numbers, such as ``{3,NULL}``."""
+    body = text.strip()
+    if body.startswith("{") and body.endswith("}"):
+        body = body[1:-1]
+    words = [word.strip() for word in body.split(",")]
+    if len(text) > _MOST_TEXT or not all(_NUMBER.fullmatch(word) for word in words):
+        raise InvalidArgument(
+            f"num_classes: got {shown(text)}; allowed: NULL, a number, or numbers and NULLs such as "
+            "{3,NULL}"
+        )
+    return [None if word.upper() == "NULL" else int(word) for word in words]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.one_model import OneModel
 from cerebro_db.postgres.control import MAX_WORKERS
 from cerebro_db.postgres.relations import CallerPath
+from cerebro_db.requests.fitting import ResumeRequest
 
 MAX_ITERATIONS = 1_000_000
 MAX_SECONDS = 10 * 365 * 86_400.0
@@ -132,6 +133,13 @@ class Limits:
     any_version: bool = False
     model_output_table: str | None = None
     search_path: CallerPath | None = None
+
+    @classmethod
+    def of(cls, request: ResumeRequest, search_path: CallerPath | None = None) -> Limits:
+        """Limits of a call of ``cerebro_resume``; those of a run that is queued have no search path."""
+        output = None if search_path is None else request.model_output_table
+        known = request.max_seconds, request.num_workers, bool(request.any_version)
+        return cls(*known, output, search_path)
 
 
 def check_workers(schedule: str | None, num_workers: int | None) -> None:
