@@ -50,7 +50,9 @@ def test_what_is_wrong_has_its_path(text: str, path: str, told: str) -> None:
     assert caught.value.message.startswith(f"task{path}: got ")
     assert told in caught.value.message
     assert len(caught.value.message) < 200
-    with pytest.raises(InvalidData, match="the catalog has .*; allowed: what Cerebro-DB") as stored:
+    with pytest.raises(
+        InvalidData, match=r"the catalog has .*; allowed: what Cerebro-DB"
+    ) as stored:
         decode_stored(Whole, text, "task", "begin a new one")
     assert (stored.value.message.startswith(f"task{path}: "), stored.value.hint) == (
         True,
