@@ -10,8 +10,8 @@ from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.packing.segments import Chosen, of_dbids, on_hosts
 from cerebro_db.postgres.dialects.postgresql_hosts import GreenplumHosts, PostgreSQLHosts, Server
 from cerebro_db.postgres.gpus import (
-    checked_source,
     check_gpus,
+    checked_source,
     first_segments,
     gpu_places,
     places_on_hosts,
