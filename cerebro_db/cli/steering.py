@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from cerebro_db.cli.installation import Dsn
 from cerebro_db.cli.output import AsJson, print_json, show, tell, to_stderr
-from cerebro_db.cli.training import NumWorkers, cancellable, client_of, end
+from cerebro_db.cli.requests import command_of
+from cerebro_db.cli.training import cancellable, client_of, end
+from cerebro_db.requests.searching import ReplayRequest
 
 RunId = Annotated[int, typer.Argument(help="A search, as cerebro.searches shows it.")]
 MstKey = Annotated[int, typer.Argument(help="A trial, as cerebro.trials shows it.")]
@@ -22,7 +25,8 @@ _MORE = "More than the search had, where it has such a limit."
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
     for command in (
-        add_configs, stop_config, clone, narrow, extend, replay, best, importance,
+        add_configs, stop_config, clone, narrow, extend, command_of(ReplayRequest, replay), best,
+        importance,
     ):  # fmt: skip
         app.command()(command)
 
@@ -123,25 +127,15 @@ def extend(
     end(client, run_id, as_json)
 
 
-def replay(
-    run_id: RunId,
-    model_output_table: Annotated[str, typer.Argument(help="The table to make.")],
-    dsn: Dsn = "",
-    name: Annotated[str | None, typer.Option(help="For people.")] = None,
-    description: Annotated[str | None, typer.Option(help="For people.")] = None,
-    num_workers: NumWorkers = None,
-    as_json: AsJson = False,
-) -> None:
+def replay(request: Callable[..., ReplayRequest], dsn: str, as_json: bool) -> None:
     """Makes a run again by what it has recorded, like cerebro_replay, with its driver in this process."""
     from cerebro_db.runs.searches import again as search_again
 
     client = client_of(dsn)
-    request = search_again.ReplayRequest(
-        run_id, model_output_table, name, description, num_workers, client.search_path, client.cores
-    )
+    asked = request(search_path=client.search_path, cores=client.cores)
     with cancellable():
         line = to_stderr if as_json else show
-        repeated = search_again.replay(client.pool, client.dialect, request, line)
+        repeated = search_again.replay(client.pool, client.dialect, asked, line)
     end(client, repeated, as_json)
 
 

@@ -21,7 +21,6 @@ from cerebro_db.errors import (
     WrongObjectType,
 )
 from cerebro_db.models.architectures import limits_of
-from cerebro_db.models.one_model import refuse_objects
 from cerebro_db.postgres import libraries
 from cerebro_db.postgres.control import lock
 from cerebro_db.postgres.names import QualifiedName
@@ -37,6 +36,7 @@ from cerebro_db.postgres.relations import (
 )
 from cerebro_db.postgres.sessions import Session, Tick
 from cerebro_db.postgres.table_kinds import CONFIGURATIONS
+from cerebro_db.requests.declared import refuse_objects
 from cerebro_db.requests.models import GridRequest, ListRequest
 
 ROLE = "model_selection_table"

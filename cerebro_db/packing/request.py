@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -14,6 +13,8 @@ from cerebro_db.errors import InvalidArgument
 from cerebro_db.packing.encoding_plan import EncodingRequest
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.table_kinds import MAX_CLASSES
+from cerebro_db.requests.declared import Request
+from cerebro_db.requests.packing import PackColumnsRequest, PackImagesRequest, PackValidationRequest
 
 LARGEST_INTEGER = 2**31 - 1
 
@@ -98,37 +99,24 @@ class PackRequest:
 
 
 _OF_ENCODINGS = tuple(one.name for one in fields(EncodingRequest))
-_OF_IMAGES = {"image_shape": None, "image_format": None}
 _NUMBER = re.compile(r"-?[0-9]{1,9}|NULL", re.IGNORECASE | re.ASCII)
 _MOST_TEXT = 2000
 
 
-def pack_request(given: Mapping[str, Any], *, kind: str) -> PackRequest:
-    """The request of a packing function.
-
-    Args:
-        given: its arguments, perhaps out of JSON.
-        kind: ``pack``, ``pack_columns``, ``pack_images`` or ``pack_validation``.
-    """
-    more: dict[str, Any] = {"is_validation": kind == "pack_validation"}
-    common = {"distribution_rules": None if more["is_validation"] else "all_segments", **given}
-    if kind == "pack_columns":
-        more["encoding"] = EncodingRequest(
-            **{name: _text(common.pop(name)) for name in _OF_ENCODINGS if name in common}
-        )
-    if kind == "pack_images":
-        shape, form = (common.pop(name, default) for name, default in _OF_IMAGES.items())
-        more["image"] = ImageRequest(shape, form)
-    if kind == "pack" and common.get("normalizing_const", 0.0) is None:
-        common["normalizing_const"] = 1.0
-    if isinstance(classes := common.get("num_classes"), str):
-        common["num_classes"] = _listed(classes)
-    return PackRequest(**common, **more)
-
-
-def _text(value: object) -> Any:
-    """A value out of JSON as the text that the function takes."""
-    return json.dumps(value) if isinstance(value, dict | list) else value
+def pack_request(request: Request) -> PackRequest:
+    """The request of one of the packing functions, in the form that they have in common."""
+    given, more = request.given(), dict[str, Any]()
+    if isinstance(request, PackValidationRequest):
+        more["is_validation"] = True
+    if isinstance(request, PackColumnsRequest):
+        more["encoding"] = EncodingRequest(**{name: given.pop(name) for name in _OF_ENCODINGS})
+    if isinstance(request, PackImagesRequest):
+        more["image"] = ImageRequest(given.pop("image_shape"), given.pop("image_format"))
+    elif given.get("normalizing_const", 1.0) is None:
+        given["normalizing_const"] = 1.0
+    if isinstance(classes := given.get("num_classes"), str):
+        given["num_classes"] = _listed(classes)
+    return PackRequest(**given, **more)
 
 
 def _listed(text: str) -> list[int | None]:

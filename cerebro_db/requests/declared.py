@@ -35,7 +35,14 @@ import msgspec
 from msgspec import Meta
 
 from cerebro_db.configs.arguments import unknown
-from cerebro_db.configs.messages import check_choice, check_range, check_text, shown
+from cerebro_db.configs.messages import (
+    MAX_DESCRIPTION,
+    MAX_NAME,
+    check_choice,
+    check_range,
+    check_text,
+    shown,
+)
 from cerebro_db.errors import InvalidArgument
 
 BIGINT, JSON, INTERVAL = (Meta(extra={"sql": one}) for one in ("bigint", "json", "interval"))
@@ -50,6 +57,11 @@ Interval = Annotated[str, INTERVAL] | None
 Integers = Sequence[int | None] | None
 Numbers = Sequence[float | None] | None
 Texts = Sequence[str | None] | None
+MAX_WORKERS = 256
+Workers = Annotated[int, Meta(ge=1, le=MAX_WORKERS)] | None
+Name = Annotated[str, Meta(max_length=MAX_NAME)] | None
+Description = Annotated[str, Meta(max_length=MAX_DESCRIPTION)] | None
+OnError = Literal["stop", "ignore"]
 
 # SQL types of Python's, and what a message calls a value of one out of JSON.
 _TYPES = {str: "text", int: "integer", float: "double precision", bool: "boolean", bytes: "bytea"}
@@ -71,6 +83,8 @@ _ENTRY = re.compile(r"\n {8}(?=\S)")
 # About how a call is made, which a job decides.
 OF_CALLS = frozenset({"wait", "priority"})
 RUN = "run_id"
+# What a request has besides its arguments: from where it was made.
+CONTEXT = frozenset({"search_path", "cores"})
 
 
 # -- whether jobs may call a function ----------------------------------------------
@@ -232,6 +246,20 @@ class Request(msgspec.Struct, dict=True):
         return {name: getattr(self, name) for name in names if name not in OF_CALLS}
 
 
+def refuse_objects(object_table: str | None) -> None:
+    """There is no table of Python objects to read functions from.
+
+    Raises:
+        InvalidArgument: one is named.
+    """
+    if object_table is not None:
+        raise InvalidArgument(
+            f"object_table: got {shown(object_table)}; allowed: NULL, as objects of Python are not "
+            "read from tables",
+            hint="the accuracy among the k best needs none: metrics=['top_3_accuracy'], for any k",
+        )
+
+
 class Overload(msgspec.Struct, frozen=True):
     """A function with another type of one argument, up to which all must be given, so that a call is not ambiguous.
 
@@ -274,8 +302,14 @@ class Function(msgspec.Struct, frozen=True, dict=True):
     def arguments(self) -> Mapping[str, Argument]:
         """Its arguments by name, in their order."""
         hints = get_type_hints(self.request, include_extras=True)
-        fields = msgspec.structs.fields(self.request)
+        fields = [one for one in msgspec.structs.fields(self.request) if one.name not in CONTEXT]
         return {one.name: _argument(one.name, hints[one.name], one.default) for one in fields}
+
+    @functools.cached_property
+    def defaults(self) -> dict[str, Any]:
+        """The defaults of its arguments; an argument that must be given has none."""
+        known = {one.name: one.default for one in msgspec.structs.fields(self.request)}
+        return {name: known[name] for name, one in self.arguments.items() if one.default}
 
     @property
     def comment(self) -> str:
@@ -287,8 +321,8 @@ class Function(msgspec.Struct, frozen=True, dict=True):
         """The meaning of its arguments, in Markdown: names that share one, and the text."""
         found = []
         for entry in _ENTRY.split((self.request.__doc__ or "").partition(_ATTRIBUTES)[2])[1:]:
-            names, _, text = entry.partition(": ")
-            found.append((tuple(names.split(", ")), " ".join(text.split())))
+            names, _, text = " ".join(entry.split()).partition(": ")
+            found.append((tuple(names.split(", ")), text))
         return found
 
     @functools.cached_property

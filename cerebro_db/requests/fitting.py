@@ -2,17 +2,124 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from cerebro_db.configs.messages import check_range
+from cerebro_db.core.spec import AUTO, GROUPS, HOPPER, ROTATION
+from cerebro_db.core.strategies import SYNCHRONOUS, ChosenStrategy, parse_strategy
+from cerebro_db.errors import InvalidArgument
 from cerebro_db.requests.declared import (
+    BIGINT,
     BigInt,
+    Description,
     Flag,
     Integer,
     Interval,
     Job,
+    Name,
     Number,
     Request,
     Text,
+    Workers,
+    refuse_objects,
     sql_function,
 )
+
+MAX_ITERATIONS = 1_000_000
+MAX_SECONDS = 10 * 365 * 86_400.0
+Iterations = Annotated[int, Meta(ge=1, le=MAX_ITERATIONS)]
+Seed = Annotated[int, BIGINT, Meta(ge=0, le=2**63 - 1)]
+Durability = Literal["hop", "epoch"]
+Schedule = Literal["hopper", "rotation"]
+
+
+class RunRequest(Request, kw_only=True):
+    """A request for a run; what only some of the functions have is as it is by default here.
+
+    Attributes:
+        search_path: for the names; None leaves the sessions' own.
+        cores: of the server, from which defaults of workers and threads come.
+    """
+
+    search_path: Any = None
+    cores: int = 1
+
+    @property
+    def one(self) -> FitOneRequest | None:
+        """The configuration, where it is in no table."""
+        return None
+
+    @property
+    def num_workers(self) -> int | None:
+        """Sessions that train."""
+        return None
+
+    @property
+    def schedule(self) -> str:
+        """An older name of ``strategy``, for the first two of them."""
+        return HOPPER
+
+    @property
+    def strategy(self) -> str | None:
+        """How configurations are trained."""
+        return None
+
+    @property
+    def strategy_params(self) -> str | None:
+        """Parameters of the strategy."""
+        return None
+
+    @property
+    def deterministic(self) -> bool | None:
+        """True if a call like this one must always have the same results."""
+        return None
+
+    @property
+    def warm_start(self) -> bool | None:
+        """True if it goes on from the models of its output table."""
+        return False
+
+    @functools.cached_property
+    def chosen(self) -> ChosenStrategy:
+        """The strategy that is asked for, with its parameters.
+
+        Raises:
+            InvalidArgument: there is no such strategy, or it has no such parameter.
+        """
+        if self.strategy is not None and self.schedule not in (HOPPER, self.strategy):
+            raise InvalidArgument(
+                f"schedule: got {self.schedule!r} beside strategy := {self.strategy!r}; allowed: one of "
+                "them",
+                hint="leave schedule out: strategy has all of its values, and more",
+            )
+        default = AUTO if self.one is not None and self.schedule == HOPPER else self.schedule
+        name = default if self.strategy is None else self.strategy
+        return parse_strategy(name, self.strategy_params)
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of each configuration."""
+        return 1
+
+    @property
+    def metrics_compute_frequency(self) -> int | None:
+        """Epochs between metrics; None for the last one only."""
+        return None
+
+    @property
+    def max_seconds(self) -> float | None:
+        """Seconds until the run is paused; None for any time."""
+        return None
+
+    def check(self) -> None:
+        """Refuse what no table could make right, of what all runs have."""
+        check_range("metrics_compute_frequency", self.metrics_compute_frequency, 1, self.epochs)
+        check_seconds(self.max_seconds)
+        check_workers(self.chosen.name, self.num_workers)
+        _check_deterministic(self)
 
 
 @sql_function(
@@ -25,7 +132,7 @@ from cerebro_db.requests.declared import (
         steps="fit",
     ),
 )
-class FitRequest(Request):
+class FitRequest(RunRequest):
     """Trains every configuration of a model selection table on a packed table by model hopper parallelism; returns
     the run_id and leaves the tables <model_output_table>, _info, _summary, _states and _history. durability:
     hop, or epoch where a crash of the server may take back what was done since the last epoch; max_seconds: the
@@ -83,25 +190,35 @@ class FitRequest(Request):
     source_table: Text
     model_output_table: Text
     model_selection_table: Text
-    num_iterations: Integer
+    num_iterations: Iterations
     use_gpus: Flag = False
     validation_table: Text = None
     metrics_compute_frequency: Integer = None
     warm_start: Flag = False
-    name: Text = None
-    description: Text = None
+    name: Name = None
+    description: Description = None
     use_caching: Flag = True
-    seed: BigInt = 0
-    num_workers: Integer = None
-    durability: Text = "hop"
+    seed: Seed = 0
+    num_workers: Workers = None
+    durability: Durability = "hop"
     max_seconds: Number = None
-    schedule: Text = "hopper"
+    schedule: Schedule = "hopper"
     replace: Flag = False
     wait: Flag = True
     priority: Integer = 0
     strategy: Text = None
     strategy_params: Text = None
     deterministic: Flag = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no table could make right."""
+        super().__post_init__()
+        self.check()
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of each configuration."""
+        return self.num_iterations
 
 
 @sql_function(
@@ -114,7 +231,7 @@ class FitRequest(Request):
         steps="fit",
     ),
 )
-class FitOneRequest(Request):
+class FitOneRequest(RunRequest):
     """Trains one model of an architecture table on a packed table, as cerebro_fit_multiple trains many; returns
     the run_id and leaves the same tables, where the model has mst_key 1. object_table must be NULL. strategy:
     auto where none is given, so that several workers share the batches of a large model. wait := false: returns
@@ -140,17 +257,17 @@ class FitOneRequest(Request):
     model_id: Integer
     compile_params: Text
     fit_params: Text
-    num_iterations: Integer
+    num_iterations: Iterations
     use_gpus: Flag = False
     validation_table: Text = None
     metrics_compute_frequency: Integer = None
     warm_start: Flag = False
-    name: Text = None
-    description: Text = None
+    name: Name = None
+    description: Description = None
     object_table: Text = None
     use_caching: Flag = True
-    seed: BigInt = 0
-    durability: Text = "hop"
+    seed: Seed = 0
+    durability: Durability = "hop"
     max_seconds: Number = None
     replace: Flag = False
     wait: Flag = True
@@ -158,6 +275,37 @@ class FitOneRequest(Request):
     strategy: Text = None
     strategy_params: Text = None
     deterministic: Flag = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no table could make right."""
+        super().__post_init__()
+        self.check()
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of each configuration."""
+        return self.num_iterations
+
+    @property
+    def one(self) -> FitOneRequest:
+        """The request itself."""
+        return self
+
+    def row(self) -> tuple[int, int, str, str]:
+        """The configuration as a row of a table of configurations.
+
+        Raises:
+            InvalidArgument: something is missing.
+        """
+        refuse_objects(self.object_table)
+        if self.model_id is None:
+            raise InvalidArgument(
+                "model_id: got NULL; allowed: one of model_arch_table",
+                hint="cerebro.cerebro_load_model returns it",
+            )
+        if self.compile_params is None:
+            raise InvalidArgument("compile_params: got NULL; allowed: a text of parameters")
+        return 1, self.model_id, self.compile_params, self.fit_params or ""
 
 
 @sql_function("cerebro_resume", "bigint", entry="fitting.resume")
@@ -184,11 +332,16 @@ class ResumeRequest(Request):
 
     run_id: BigInt
     max_seconds: Number = None
-    num_workers: Integer = None
+    num_workers: Workers = None
     any_version: Flag = False
     model_output_table: Text = None
     wait: Flag = True
     priority: Integer = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what no run could make right."""
+        super().__post_init__()
+        check_seconds(self.max_seconds)
 
 
 @sql_function("cerebro_cancel", "text", entry="fitting.cancel")
@@ -240,3 +393,34 @@ class VacuumRequest(Request):
     """
 
     older_than: Interval = "7 days"
+
+
+def check_workers(strategy: str | None, num_workers: int | None) -> None:
+    """Refuse a number of workers where one session drives all segments."""
+    if strategy == ROTATION and num_workers is not None:
+        raise InvalidArgument(
+            f"num_workers: got {num_workers}; allowed with schedule := {ROTATION!r}: NULL, as one "
+            "session drives all segments"
+        )
+
+
+def check_seconds(max_seconds: float | None) -> None:
+    """Refuse a budget that is none."""
+    if max_seconds is not None and not 0 < max_seconds <= MAX_SECONDS:  # also where it is NaN
+        raise InvalidArgument(
+            f"max_seconds: got {max_seconds}; allowed: above 0, up to {MAX_SECONDS:.0f}"
+        )
+
+
+def _check_deterministic(request: RunRequest) -> None:
+    """Refuse to promise what asynchronous workers cannot keep."""
+    chosen = request.chosen
+    if request.deterministic and chosen.asynchrony.is_any:
+        instead = "groups=1" if chosen.name == GROUPS else f"mode={SYNCHRONOUS}"
+        given = f", strategy_params := {chosen.text!r}" if chosen.text else ""
+        raise InvalidArgument(
+            f"deterministic: got true beside strategy := {chosen.name!r}{given}, whose workers do not "
+            "wait for each other; allowed: false, or NULL",
+            hint=f"strategy_params := '{instead}' is deterministic; cerebro.cerebro_replay makes a run again in the "
+            "order that it has recorded",
+        )

@@ -101,7 +101,7 @@ class PackRequest(Request):
     "cerebro_pack_columns",
     "void",
     entry="packing.pack_columns",
-    job=Job(makes="output_table", reads=("source_table", "encoding_of"), steps="pack_columns"),
+    job=Job(makes="output_table", reads=("source_table", "encoding_of"), steps="pack"),
 )
 class PackColumnsRequest(Request):
     """Packs columns of mixed types for training: numbers, booleans, categories, dates and times become the column
@@ -213,9 +213,7 @@ class EncoderRequest(Request):
     "cerebro_pack_validation",
     "void",
     entry="packing.pack_validation",
-    job=Job(
-        makes="output_table", reads=("source_table", "training_table"), steps="pack_validation"
-    ),
+    job=Job(makes="output_table", reads=("source_table", "training_table"), steps="pack"),
 )
 class PackValidationRequest(Request):
     """Packs a validation table with the class values, row shape, normalizing constant and number of partitions of
@@ -347,7 +345,7 @@ class ImageArrayRequest(Request):
     "cerebro_pack_images",
     "void",
     entry="packing.pack_images",
-    job=Job(makes="output_table", reads=("source_table", "encoding_of"), steps="pack_images"),
+    job=Job(makes="output_table", reads=("source_table", "encoding_of"), steps="pack"),
 )
 class PackImagesRequest(Request):
     """Packs a column of images of type bytea for training. image_format: encoded for JPEG and PNG, which are

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from cerebro_db.configs.grids.grid import parse_compile_grid, parse_fit_grid
+from cerebro_db.configs.grids.model_selection import checked_model_ids
+from cerebro_db.configs.grids.search_methods import GRID, find_method
+from cerebro_db.core.search import UNLIMITED, Aim, Budget, EarlyStopping, Space
+from cerebro_db.core.search_texts import (
+    MAX_CONFIGURATIONS,
+    parse_early_stopping,
+    parse_method,
+    parse_objectives,
+)
+from cerebro_db.errors import InvalidArgument
 from cerebro_db.requests.declared import (
     READS,
     BigInt,
+    Description,
     Flag,
     Integer,
     Integers,
     Job,
+    Name,
     Number,
     Request,
     Text,
     Texts,
+    Workers,
+    refuse_objects,
     sql_function,
 )
+from cerebro_db.requests.fitting import Durability, RunRequest, Schedule, Seed
 
 
 @sql_function(
@@ -27,7 +49,7 @@ from cerebro_db.requests.declared import (
         steps="search",
     ),
 )
-class SearchRequest(Request):
+class SearchRequest(RunRequest):
     """Searches the best model of a space of architectures and parameters: trains configurations, stops what is
     hopeless, starts what is promising; returns the run_id. automl_method: grid, random, successive_halving,
     hyperband, asha, tpe (hyperopt of MADlib), bohb, pbt, gp or cma-es; automl_params: such as R=9, eta=3.
@@ -83,29 +105,87 @@ class SearchRequest(Request):
     fit_params_grid: Text
     automl_method: Text = "hyperband"
     automl_params: Text = None
-    random_state: Integer = None
+    random_state: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
     object_table: Text = None
     use_gpus: Flag = False
     validation_table: Text = None
     metrics_compute_frequency: Integer = None
-    name: Text = None
-    description: Text = None
+    name: Name = None
+    description: Description = None
     use_caching: Flag = True
     objective: Text = None
     early_stopping: Text = None
     max_seconds: Number = None
-    max_epochs: Integer = None
-    max_configs: Integer = None
+    max_epochs: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+    max_configs: Annotated[int, Meta(ge=1, le=MAX_CONFIGURATIONS)] | None = None
     warm_start_run: BigInt = None
-    seed: BigInt = 0
-    num_workers: Integer = None
-    concurrency: Integer = None
+    seed: Seed = 0
+    num_workers: Workers = None
+    concurrency: Annotated[int, Meta(ge=1, le=UNLIMITED)] | None = None
     deterministic: Flag = True
-    durability: Text = "hop"
-    schedule: Text = "hopper"
+    durability: Durability = "hop"
+    schedule: Schedule = "hopper"
     replace: Flag = False
     wait: Flag = True
     priority: Integer = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what no table could make right."""
+        refuse_objects(self.object_table)
+        method, _ = self.parsed
+        super().__post_init__()
+        if method == GRID and self.random_state is not None:
+            raise InvalidArgument(
+                f"random_state: got {self.random_state}; it must be NULL for automl_method := {GRID!r}, which draws "
+                "nothing",
+                hint="seed is that of the weights, and of the order of rows",
+            )
+        _ = self.space, self.aims, self.stopping
+        self.check()
+
+    @functools.cached_property
+    def parsed(self) -> tuple[str, Mapping[str, Any]]:
+        """The method and its parameters, all of them."""
+        return parse_method(self.automl_method, self.automl_params)
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that no trial is trained beyond."""
+        params = self.parsed[1]
+        return int(params["R"] if "R" in params else params["num_iterations"])
+
+    @functools.cached_property
+    def aims(self) -> tuple[Aim, ...]:
+        """Parts of the objective; none for the validation loss, or the loss where there is no validation."""
+        return parse_objectives(self.objective)
+
+    @functools.cached_property
+    def stopping(self) -> EarlyStopping:
+        """When trials are stopped early."""
+        return parse_early_stopping(self.early_stopping)
+
+    @functools.cached_property
+    def space(self) -> Space:
+        """The space, its texts parsed once."""
+        space = space_of(self.model_id_list, self.compile_params_grid, self.fit_params_grid)
+        method = self.parsed[0]
+        for grid, what in ((space.compile_grid, "compile"), (space.fit_grid, "fit")):
+            if grid.has_range() and not find_method(method).samples:
+                raise InvalidArgument(
+                    f"{what}_params_grid: got a range; allowed with automl_method := {method!r}: "
+                    "lists of values",
+                    hint="every other method draws from ranges, such as 'random'",
+                )
+        return space
+
+    @property
+    def budget(self) -> Budget:
+        """What the search may take."""
+        return Budget(
+            max_seconds=self.max_seconds,
+            max_epochs=UNLIMITED if self.max_epochs is None else self.max_epochs,
+            max_configurations=UNLIMITED if self.max_configs is None else self.max_configs,
+        )
 
 
 @sql_function(
@@ -296,7 +376,7 @@ class ExtendRequest(Request):
 @sql_function(
     "cerebro_replay", "bigint", entry="searching.replay", job=Job(makes="model_output_table")
 )
-class ReplayRequest(Request):
+class ReplayRequest(RunRequest):
     """Makes a run again with the same weights, into other tables: a search by its recorded decisions, a run whose
     workers did not wait for each other by the recorded order of its updates. Returns the run_id of the new run.
 
@@ -308,6 +388,37 @@ class ReplayRequest(Request):
 
     run_id: BigInt
     model_output_table: Text
-    name: Text = None
-    description: Text = None
-    num_workers: Integer = None
+    name: Name = None
+    description: Description = None
+    num_workers: Workers = None
+
+
+def space_of(
+    model_id_list: Sequence[int | None] | None,
+    compile_params_grid: str | None,
+    fit_params_grid: str | None,
+) -> Space:
+    """A space, its texts parsed once.
+
+    Raises:
+        InvalidArgument: there is no model, or a grid is wrong.
+    """
+    for name, text in (
+        ("compile_params_grid", compile_params_grid),
+        ("fit_params_grid", fit_params_grid),
+    ):
+        if text is None:
+            raise InvalidArgument(
+                f"{name}: got NULL; allowed: a dictionary such as {_EXAMPLES[name]}"
+            )
+    models = tuple(checked_model_ids(model_id_list))
+    space = Space(models, str(compile_params_grid), str(fit_params_grid))
+    parse_compile_grid(space.compile_params_grid)
+    parse_fit_grid(space.fit_params_grid)
+    return space
+
+
+_EXAMPLES = {
+    "compile_params_grid": "{'loss': ['mse'], 'optimizer_params_list': [{'optimizer': ['Adam']}]}",
+    "fit_params_grid": "{'batch_size': [16, 32]}",
+}

@@ -39,7 +39,7 @@ def asked_of(request_id: int, action: str, mst_key: int | None, who: str, detail
         if value is not None:
             found[name] = value
     if action == "narrow":
-        from cerebro_db.runs.searches.spaces import space_of  # which needs NumPy
+        from cerebro_db.requests.searching import space_of  # which needs NumPy
 
         space_of(found["model_ids"], found["compile_params_grid"], found["fit_params_grid"])
     return Asked(request_id, action, mst_key or NOBODY, who, found)

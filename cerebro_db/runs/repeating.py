@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cerebro_db.core.spec import GROUPS, PARAMETER_SERVER, SERVED
 from cerebro_db.core.strategies import parse_strategy
@@ -17,14 +16,13 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_output
 from cerebro_db.postgres.records import decisions_of
 from cerebro_db.postgres.sessions import Session, SessionPool
+from cerebro_db.requests.fitting import check_workers
+from cerebro_db.requests.searching import ReplayRequest
 from cerebro_db.runs.driver import FIXED, Drive
-from cerebro_db.runs.request import FitRequest, Limits
+from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.setup import RunSetup
 from cerebro_db.runs.stored import load_setup
-from cerebro_db.runs.strategy_checks import check_enough
-
-if TYPE_CHECKING:
-    from cerebro_db.runs.searches.again import ReplayRequest
+from cerebro_db.runs.strategy_checks import check_enough, check_strategy
 
 
 def repeat(
@@ -53,9 +51,9 @@ def repeat(
         _check(control, run)
     row = run.row
 
-    def set_up(
-        session: Session, sql: PostgreSQLTraining, common: FitRequest
-    ) -> tuple[QualifiedName, RunSetup]:
+    def set_up(session: Session, sql: PostgreSQLTraining) -> tuple[QualifiedName, RunSetup]:
+        check_strategy(dialect, request, row.schedule)
+        check_workers(row.schedule, request.num_workers)
         before = load_setup(session, dialect, run, has_states=False)
         check_enough(row.schedule, request.num_workers, before.packed)
         output = new_output(session, request.model_output_table, "model_output_table")
@@ -71,21 +69,7 @@ def repeat(
         )
         return output, setup.with_workers(request.num_workers or setup.num_workers)
 
-    common = FitRequest(
-        source_table=row.source_table,
-        model_output_table=request.model_output_table,
-        model_selection_table=None,
-        num_iterations=row.num_iterations,
-        num_workers=request.num_workers,
-        strategy=row.schedule,
-        strategy_params=row.strategy_params,
-        name=request.name,
-        description=request.description,
-        search_path=request.search_path,
-        cores=request.cores,
-    )
-    common.check()
-    return Drive(pool, dialect, Limits(), notify, FIXED, registered).begin(common, set_up)
+    return Drive(pool, dialect, Limits(), notify, FIXED, registered).begin(request, set_up)
 
 
 def _check(session: Session, run: StoredRun) -> None:

@@ -7,23 +7,22 @@ from typing import Any
 
 from cerebro_db.core.decisions import Candidate
 from cerebro_db.errors import InvalidArgument, WrongObjectType
-from cerebro_db.models.one_model import architectures_of
 from cerebro_db.postgres.relations import Relation, find, find_if_there
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import Facts
-from cerebro_db.runs.request import FitRequest
+from cerebro_db.requests.fitting import FitOneRequest, FitRequest
 
 _HINT = "cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make such tables"
 _SELECTION = ("mst_key", "model_id", "compile_params", "fit_params")
 
 
 def chosen_by(
-    session: Session, request: FitRequest
+    session: Session, request: FitRequest | FitOneRequest
 ) -> tuple[str | None, list[Candidate], Relation]:
     """The name of the table of configurations, its rows, and the table of architectures."""
-    if request.one is not None:
-        row = Candidate(*request.one.row(), request.epochs)
-        return None, [row], architectures_of(session, request.one)
+    if isinstance(request, FitOneRequest):
+        row = Candidate(*request.row(), request.epochs)
+        return None, [row], find(session, request.model_arch_table, "model_arch_table")
     selection = find(session, request.model_selection_table, "model_selection_table")
     rows = [Candidate(*row, request.epochs) for row in _selection_rows(session, selection)]
     return str(selection.name), rows, _architecture_table(session, selection)

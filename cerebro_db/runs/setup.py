@@ -35,8 +35,9 @@ from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import find, find_if_there, new_name
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import MODELS, STATES_SUFFIX
+from cerebro_db.requests.fitting import FitOneRequest, FitRequest, RunRequest
+from cerebro_db.requests.searching import SearchRequest
 from cerebro_db.runs.configurations import Maker
-from cerebro_db.runs.request import FitRequest
 from cerebro_db.runs.selection import chosen_by
 from cerebro_db.runs.served import check_served
 from cerebro_db.runs.speeds import measured_speeds
@@ -165,15 +166,17 @@ class RunSetup:
         )
 
 
+TrainRequest = FitRequest | FitOneRequest
+
+
 def set_up(
-    session: Session, sql: PostgreSQLTraining, request: FitRequest
+    request: TrainRequest, session: Session, sql: PostgreSQLTraining
 ) -> tuple[QualifiedName, RunSetup]:
     """Read and check all that a request names; returns the architecture table as well.
 
     Raises:
         CerebroError: what is wrong, with what was got and what is allowed.
     """
-    request.check()
     packed = load_packed(session, request.source_table, "source_table")
     targets = target_facts(packed)
     output = output_of(session, request)
@@ -226,13 +229,12 @@ def set_up(
     )
 
 
-def check_without_data(session: Session, request: FitRequest) -> None:
+def check_without_data(session: Session, request: TrainRequest) -> None:
     """Refuse what is wrong with a request whatever its packed tables will be: they are not there yet.
 
     Raises:
         CerebroError: what is wrong, with what was got and what is allowed.
     """
-    request.check()
     check_output(session, request)
     _, rows, table = chosen_by(session, request)
     load_architectures(session, table, {row.model_id for row in rows})
@@ -245,7 +247,7 @@ def check_without_data(session: Session, request: FitRequest) -> None:
             raise
 
 
-def check_output(session: Session, request: FitRequest) -> None:
+def check_output(session: Session, request: TrainRequest | SearchRequest) -> None:
     """Refuse a name of output tables that is taken by something that does not give way.
 
     Raises:
@@ -263,7 +265,7 @@ def threads_of(session: Session, sql: PostgreSQLTraining, cores: int, packed: Pa
 
 
 def spec_of(
-    request: FitRequest,
+    request: TrainRequest | SearchRequest,
     packed: PackedTable,
     validation: PackedTable | None,
     configurations: Sequence[Configuration],
@@ -313,7 +315,7 @@ def workers_of(sql: PostgreSQLTraining, strategy: str, count: int) -> Workers:
 
 def with_groups(
     spec: RunSpec,
-    request: FitRequest,
+    request: TrainRequest | SearchRequest,
     packed: PackedTable,
     configurations: Sequence[Configuration],
     most: int,
@@ -385,7 +387,7 @@ def partitions_of(
     return {name: tuple(p.partition_key for p in one.partitions) for name, one in tables.items()}
 
 
-def _frequency(request: FitRequest, configurations: Sequence[Configuration]) -> int:
+def _frequency(request: RunRequest, configurations: Sequence[Configuration]) -> int:
     """Epochs between measures: by default only the last epoch has them, with callbacks that act on
     them each has.
 
@@ -424,7 +426,7 @@ def most_workers(packed: PackedTable, configurations: int, strategy: str = HOPPE
     return min(partitions, configurations) if packed.is_spread else configurations
 
 
-def output_of(session: Session, request: FitRequest) -> QualifiedName:
+def output_of(session: Session, request: TrainRequest | SearchRequest) -> QualifiedName:
     """The name of the output tables."""
     role = "model_output_table"
     if not request.warm_start:

@@ -24,7 +24,7 @@ from cerebro_db.postgres.dialects.postgresql_hosts import PostgreSQLHosts
 from cerebro_db.postgres.gpus import hosts_of
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.sessions import Session
-from cerebro_db.runs.request import FitRequest
+from cerebro_db.requests.fitting import RunRequest
 from cerebro_db.runs.served import scales_loss
 
 
@@ -160,9 +160,9 @@ def check_together(strategy: str, at_once: int, workers: int) -> None:
         )
 
 
-def check_strategy(dialect: PostgreSQL, request: FitRequest) -> None:
-    """Refuse a strategy that the server cannot do."""
-    name = request.chosen.name
+def check_strategy(dialect: PostgreSQL, request: RunRequest, name: str | None = None) -> None:
+    """Refuse a strategy that the server cannot do, of a request or of the run that it makes again."""
+    name = name or request.chosen.name
     if name in dialect.strategies:
         return
     what = "schedule" if request.strategy is None else "strategy"

@@ -11,14 +11,14 @@ from typing import Any
 
 from cerebro_db.configs.grids.outputs import output_names
 from cerebro_db.configs.images import ignores_errors
-from cerebro_db.configs.messages import check_divisor, check_range, shown
+from cerebro_db.configs.messages import check_divisor, shown
 from cerebro_db.core.spec import Architecture
 from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.executors.tasks import input_task, target_task
 from cerebro_db.models.architectures import load_architectures
 from cerebro_db.models.registered import named_models
 from cerebro_db.packing.drift import Observed
-from cerebro_db.postgres.control import MAX_WORKERS, JobHost, control_session, transaction
+from cerebro_db.postgres.control import JobHost, control_session, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_prediction import StoredModel
 from cerebro_db.postgres.dialects.prediction_answers import Answer as Answers
@@ -143,7 +143,6 @@ def check(host: JobHost, request: PredictionRequest) -> None:
 
 def _work(host: JobHost, session: Session, request: PredictionRequest) -> Work:
     """Job for a request, all names looked up."""
-    check_range("num_workers", request.num_workers, 1, MAX_WORKERS)
     ignores_errors(request.on_error)
     wanted = wanted_of(request.pred_type)
     table = named_models(session, request.model_table)
@@ -233,7 +232,6 @@ def _common(request: ByomRequest) -> PredictionRequest:
     Raises:
         InvalidArgument: a value is wrong, whatever the tables hold.
     """
-    check_range("num_workers", request.num_workers, 1, MAX_WORKERS)
     if request.model_id is None:
         raise InvalidArgument("model_id: got NULL; allowed: an id of the architecture table")
     _divisor(request)

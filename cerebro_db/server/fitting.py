@@ -2,53 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
-from cerebro_db.models.one_model import OneModel
+from msgspec import structs
+
 from cerebro_db.relay.machine import cores
 from cerebro_db.requests import fitting as requests
 from cerebro_db.runs import lifecycle
 from cerebro_db.runs.driver import drive_on, fit_multiple
 from cerebro_db.runs.driver import resume as resume_run
-from cerebro_db.runs.request import FitRequest, Limits
+from cerebro_db.runs.limits import Limits
+from cerebro_db.runs.setup import TrainRequest
 from cerebro_db.server.caller import refuse_read_only
 from cerebro_db.server.entry import entry, entry_of, hinted
 from cerebro_db.server.host import Host
 
+R = TypeVar("R", bound=requests.RunRequest)
 
-@entry_of(requests.FitRequest)
-def fit(plpy: Any, gd: dict[str, Any], request: requests.FitRequest) -> int:
-    """Train a grid."""
+
+def _fit(plpy: Any, gd: dict[str, Any], request: TrainRequest) -> int:
+    """Train a grid, or one configuration."""
     host = Host.apart(plpy, gd)
+    request = placed(host, request)
     if request.wait is False:
         from cerebro_db.server.jobs import submitted_run  # which needs NumPy
 
         return submitted_run(host, request, request.priority)
-    found = FitRequest(**request.given(), search_path=host.search_path, cores=cores())
-    return _fitted(host, found)
 
-
-@entry_of(requests.FitOneRequest)
-def fit_one(plpy: Any, gd: dict[str, Any], request: requests.FitOneRequest) -> int:
-    """Train one configuration."""
-    host = Host.apart(plpy, gd)
-    if request.wait is False:
-        from cerebro_db.server.jobs import submitted_run
-
-        return submitted_run(host, request, request.priority)
-    given = request.given()
-    one = OneModel(**{name: given.pop(name) for name in OneModel.__match_args__})
-    found = FitRequest(
-        **given, model_selection_table=None, one=one, search_path=host.search_path, cores=cores()
-    )
-    return _fitted(host, found)
-
-
-def _fitted(host: Host, request: FitRequest) -> int:
     def registered(run_id: int) -> None:
-        host.plpy.go_on_by("fitting.go_on", run_id, request.max_seconds, None, False)
+        plpy.go_on_by("fitting.go_on", run_id, request.max_seconds, None, False)
 
     return fit_multiple(host.pool, host.dialect, request, host.notice, registered=registered)
+
+
+def placed(host: Host, request: R) -> R:
+    """A request for a run with where it is made from."""
+    return structs.replace(request, search_path=host.search_path, cores=cores())
+
+
+fit = entry_of(requests.FitRequest)(_fit)
+fit_one = entry_of(requests.FitOneRequest)(_fit)
 
 
 @entry_of(requests.ResumeRequest)

@@ -6,12 +6,10 @@ Which functions may be called, and with what arguments, is declared in ``request
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cerebro_db.configs.arguments import unknown
 from cerebro_db.configs.registry import is_registered
@@ -23,7 +21,6 @@ from cerebro_db.errors import (
     ObjectInUse,
     UndefinedTable,
 )
-from cerebro_db.models.one_model import OneModel
 from cerebro_db.packing import pack as packing
 from cerebro_db.packing.columns import id_columns, names_in
 from cerebro_db.packing.request import PackRequest, pack_request
@@ -34,14 +31,15 @@ from cerebro_db.postgres.session_settings import SEARCH_PATH
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import PACKED, PREDICTIONS
 from cerebro_db.relay.machine import cores
-from cerebro_db.requests.declared import FUNCTIONS, Function, Job, Unscheduled
-from cerebro_db.requests.fitting import ResumeRequest
+from cerebro_db.requests.declared import FUNCTIONS, Function, Job, Request, Unscheduled
+from cerebro_db.requests.fitting import ResumeRequest, RunRequest
 from cerebro_db.requests.predicting import PredictionRequest
+from cerebro_db.requests.searching import SearchRequest
 from cerebro_db.runs import driver, setup
 from cerebro_db.runs.driver import Queued
-from cerebro_db.runs.request import FitRequest, Limits
+from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.searches import search
-from cerebro_db.runs.searches.arguments import SearchArguments
+from cerebro_db.runs.setup import TrainRequest
 from cerebro_db.scoring import prediction
 from cerebro_db.scoring.prediction import wanted_of
 
@@ -51,21 +49,20 @@ Made = Mapping[str, tuple[str, Given]]
 FOLLOWED = "encoding_of"
 
 
-@dataclass(frozen=True)
-class Steps:
-    """Steps of a function that is checked as its own call checks it.
+class Steps(NamedTuple):
+    """Steps of a function whose call by a job is checked as its own call checks it.
 
     Attributes:
-        check: refuses arguments that could not be followed now.
-        foresee: the same where some tables, which it is told, are to be made before: what can be checked without them.
+        check: refuses a request that could not be followed now.
+        check_early: refuses what is wrong whatever the tables are that calls before it are to make.
         queue: registers the run that it makes, for ``driver.drive_on``; None where it makes none.
         work: does what makes no run, in sessions of its own; None where it is called in a session.
     """
 
-    check: Callable[[JobHost, Given], None]
-    foresee: Callable[[JobHost, Given, Made], None]
-    queue: Callable[[JobHost, Given, Queued], int] | None = None
-    work: Callable[[JobHost, Given], object] | None = None
+    check: Callable[[JobHost, Any], object]
+    check_early: Callable[[JobHost, Any, Made], object]
+    queue: Callable[[JobHost, Any, Queued], int] | None = None
+    work: Callable[[JobHost, Any], object] | None = None
 
 
 def function_of(name: str) -> Function:
@@ -110,52 +107,46 @@ def makes_run(function: Function) -> bool:
     return steps is not None and steps.queue is not None
 
 
+def request_of(host: JobHost, function: Function, given: Given) -> Any:
+    """The request of a call, which is made as the host makes it.
+
+    Args:
+        host: whose search path and processors count, where the call makes a run.
+        function: which is called.
+        given: its arguments, perhaps out of JSON.
+    """
+    values = {name: function.arguments[name].bound(value) for name, value in given.items()}
+    if issubclass(function.request, RunRequest):
+        values |= {"search_path": host.search_path, "cores": cores()}
+    return function.request(**values)
+
+
 # -- runs ----------------------------------------------------------------------
-def _fit_request(host: JobHost, given: Given) -> FitRequest:
-    fields = {one.name for one in dataclasses.fields(OneModel)}
-    common = {name: value for name, value in given.items() if name not in fields}
-    one = {name: value for name, value in given.items() if name in fields}
-    return FitRequest(
-        **common,
-        **({"model_selection_table": None} if one else {}),
-        one=OneModel(**one) if one else None,
-        search_path=host.search_path,
-        cores=cores(),
-    )
-
-
-def _check_fit(host: JobHost, given: Given) -> None:
-    request = _fit_request(host, given)
+def _check_fit(host: JobHost, request: TrainRequest) -> None:
     driver.check(host.pool, host.dialect, request)
     with control_session(host.pool, host.search_path) as session:
         setup.check_output(session, request)
 
 
-def _foresee_fit(host: JobHost, given: Given, made: Made) -> None:
+def _check_fit_early(host: JobHost, request: TrainRequest, made: Made) -> None:
     with control_session(host.pool, host.search_path) as session:
-        setup.check_without_data(session, _fit_request(host, given))
+        setup.check_without_data(session, request)
 
 
-def _queue_fit(host: JobHost, given: Given, queued: Queued) -> int:
-    request = _fit_request(host, given)
+def _queue_fit(host: JobHost, request: TrainRequest, queued: Queued) -> int:
     return driver.queue(host.pool, host.dialect, request, queued, host.notice)
 
 
-def _search_arguments(host: JobHost, given: Given) -> SearchArguments:
-    return SearchArguments(**given, search_path=host.search_path, cores=cores())
+def _check_search(host: JobHost, request: SearchRequest) -> None:
+    search.check(host.pool, host.dialect, request)
 
 
-def _check_search(host: JobHost, given: Given) -> None:
-    search.check(host.pool, host.dialect, _search_arguments(host, given).request())
-
-
-def _foresee_search(host: JobHost, given: Given, made: Made) -> None:
+def _check_search_early(host: JobHost, request: SearchRequest, made: Made) -> None:
     with control_session(host.pool, host.search_path) as session:
-        search.check_without_data(session, _search_arguments(host, given).request())
+        search.check_without_data(session, request)
 
 
-def _queue_search(host: JobHost, given: Given, queued: Queued) -> int:
-    request = _search_arguments(host, given).request()
+def _queue_search(host: JobHost, request: SearchRequest, queued: Queued) -> int:
     return search.queue(host.pool, host.dialect, request, queued, host.notice)
 
 
@@ -177,12 +168,7 @@ def limits_of(name: str, given: Given) -> Limits:
 
 
 # -- calls without a run -------------------------------------------------------
-def _check_predict(host: JobHost, given: Given) -> None:
-    prediction.check(host, PredictionRequest(**given))
-
-
-def _foresee_predict(host: JobHost, given: Given, made: Made) -> None:
-    request = PredictionRequest(**given)
+def _check_predict_early(host: JobHost, request: PredictionRequest, made: Made) -> None:
     wanted_of(request.pred_type)
     with control_session(host.pool, host.search_path) as session:
         new_outputs(session, request.output_table, "output_table", PREDICTIONS, replace=True)
@@ -196,24 +182,25 @@ def _foresee_predict(host: JobHost, given: Given, made: Made) -> None:
             column(table, name, role)
 
 
-def _predict(host: JobHost, given: Given) -> object:
-    return prediction.predict(host, PredictionRequest(**given))
+def _check_pack(host: JobHost, request: Request) -> None:
+    packed = pack_request(request)
+    packed.check()
+    find_tables(host, request.function, request.given())
+    packing.check(host, packed)
 
 
-def _check_pack(host: JobHost, given: Given, *, kind: str) -> None:
-    pack_request(given, kind=kind).check()
-    find_tables(host, function_of(f"cerebro_{kind}"), given)
-    packing.check(host, pack_request(given, kind=kind))
-
-
-def _foresee_pack(host: JobHost, given: Given, made: Made, *, kind: str) -> None:
-    request = pack_request(given, kind=kind)
-    request.check()
-    if given["source_table"] not in made:
-        packing.check(host, _apart(request, made))
+def _check_pack_early(host: JobHost, request: Request, made: Made) -> None:
+    packed = pack_request(request)
+    packed.check()
+    if packed.source_table not in made:
+        packing.check(host, _apart(packed, made))
         return
     with control_session(host.pool, host.search_path) as session:
-        new_outputs(session, given["output_table"], "output_table", PACKED, replace=True)
+        new_outputs(session, packed.output_table, "output_table", PACKED, replace=True)
+
+
+def _pack(host: JobHost, request: Request) -> object:
+    return packing.pack(host, pack_request(request))
 
 
 _MAY_READ = "SELECT pg_catalog.has_any_column_privilege(%s::oid, 'SELECT')"
@@ -238,41 +225,30 @@ def find_tables(host: JobHost, function: Function, given: Given, made: Made | No
 
 def _apart(request: PackRequest, made: Made) -> PackRequest:
     """The request without the training table that is to be made before, and with what that will have decided."""
-    name, given = made.get(str(request.training_table), ("cerebro_pack", {}))
-    training = pack_request({"source_table": None, "output_table": None, "dependent_varname": None,
-                              "independent_varname": None, **given}, kind=name.removeprefix("cerebro_"))  # fmt: skip
-    listed = request.independent_varname
-    if listed is None and training.encoding is not None:
-        listed = training.independent_varname
+    listed, encoding, image = request.independent_varname, request.encoding, request.image
+    if (before := made.get(str(request.training_table))) is not None:
+        function = function_of(before[0])
+        names = dict.fromkeys(name for name, one in function.arguments.items() if not one.default)
+        training = pack_request(function.request(**(names | dict(before[1]))))
+        if listed is None and training.encoding is not None:
+            listed = training.independent_varname
+        encoding, image = encoding or training.encoding, image or training.image
     return dataclasses.replace(
         request,
         independent_varname=listed,
         training_table=None,
         encoding_of=None if request.encoding_of in made else request.encoding_of,
         is_validation=False,
-        encoding=request.encoding or training.encoding,
-        image=request.image or training.image,
+        encoding=encoding,
+        image=image,
     )
 
 
-def _pack(host: JobHost, given: Given, *, kind: str) -> object:
-    return packing.pack(host, pack_request(given, kind=kind))
-
-
-def _pack_steps(kind: str) -> Steps:
-    check = functools.partial(_check_pack, kind=kind)
-    foresee = functools.partial(_foresee_pack, kind=kind)
-    return Steps(check, foresee, work=functools.partial(_pack, kind=kind))
-
-
 STEPS = {
-    "fit": Steps(_check_fit, _foresee_fit, _queue_fit),
-    "search": Steps(_check_search, _foresee_search, _queue_search),
-    "predict": Steps(_check_predict, _foresee_predict, work=_predict),
-    **{
-        kind: _pack_steps(kind)
-        for kind in ("pack", "pack_columns", "pack_images", "pack_validation")
-    },
+    "fit": Steps(_check_fit, _check_fit_early, _queue_fit),
+    "search": Steps(_check_search, _check_search_early, _queue_search),
+    "predict": Steps(prediction.check, _check_predict_early, work=prediction.predict),
+    "pack": Steps(_check_pack, _check_pack_early, work=_pack),
 }
 
 
@@ -296,17 +272,18 @@ def _check_call(host: JobHost, function: Function, given: Given, made: Made) -> 
     if steps is None:
         _check_tables(host, function, given, made)
         return
+    request = request_of(host, function, given)
     waits_for = set(made) & {given.get(one) for one in job_of(function).reads}
     try:
         followed = {given.get("training_table"), given.get(FOLLOWED)}
         if not followed & waits_for:  # else it will have other columns, perhaps
-            steps.check(host, given)
+            steps.check(host, request)
             return
     except UndefinedTable:
         if not waits_for:
             raise
     find_tables(host, function, given, made)
-    steps.foresee(host, given, made)
+    steps.check_early(host, request, made)
 
 
 def check_calls(host: JobHost, calls: Sequence[tuple[str, Given]], *, repeated: bool) -> None:

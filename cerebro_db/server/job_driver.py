@@ -31,7 +31,14 @@ from cerebro_db.runs import lifecycle
 from cerebro_db.runs.driver import drive_on
 from cerebro_db.runs.guards import status_after
 from cerebro_db.runs.promotion import promote_if_better
-from cerebro_db.server.job_calls import RESUME, function_of, limits_of, made_in, steps_of
+from cerebro_db.server.job_calls import (
+    RESUME,
+    function_of,
+    limits_of,
+    made_in,
+    request_of,
+    steps_of,
+)
 
 FORGET = "keep_runs"  # the call of a job that removes what is older than is kept
 _LOOK_SECONDS = 0.5
@@ -232,9 +239,10 @@ class JobDriver:
         checked = function.checked(given, has_run=last is not None)
         steps = steps_of(function)
         if steps is not None and steps.queue is not None:
-            return run_id or steps.queue(host, checked, self._registered)
+            request = request_of(host, function, checked)
+            return run_id or steps.queue(host, request, self._registered)
         if steps is not None and steps.work is not None:
-            steps.work(host, checked)
+            steps.work(host, request_of(host, function, checked))
             self._jobs.log(self._job_id, "done", last)
             return None
         self._called(host, function, checked, last)

@@ -28,8 +28,8 @@ from cerebro_db.requests import jobs as requests
 from cerebro_db.requests.declared import Request
 from cerebro_db.requests.fitting import ResumeRequest
 from cerebro_db.runs.driver import queue_again
+from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.promotion import promote_if_better, promotion_of
-from cerebro_db.runs.request import Limits
 from cerebro_db.server.caller import refuse_read_only
 from cerebro_db.server.entry import entry, entry_of, hinted
 from cerebro_db.server.host import Host, reached_as
@@ -64,7 +64,7 @@ def submitted_run(host: Host, request: Request, priority: int | None) -> int:
     steps = steps_of(request.function)
     assert steps is not None
     assert steps.queue is not None
-    run_id = steps.queue(host, request.given(), queued)
+    run_id = steps.queue(host, request, queued)
     _start(host)
     return run_id
 
@@ -87,7 +87,7 @@ def submitted_call(host: Host, request: Request, priority: int | None) -> int:
     placed = _checked_priority(priority)
     steps = steps_of(request.function)
     assert steps is not None
-    steps.check(host, request.given())
+    steps.check(host, request)
     with control_session(host.pool, None) as session, transaction(session):
         job_id = _queue(session, host, request, placed)
     _start(host)

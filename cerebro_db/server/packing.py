@@ -24,8 +24,7 @@ from cerebro_db.server.host import Host
 
 def _pack(plpy: Any, gd: dict[str, Any], request: Request) -> None:
     """Pack a table."""
-    kind = request.function.name.removeprefix("cerebro_")
-    packing.pack(Host.apart(plpy, gd), pack_request(request.given(), kind=kind))
+    packing.pack(Host.apart(plpy, gd), pack_request(request))
 
 
 pack = entry_of(PackRequest)(_pack)

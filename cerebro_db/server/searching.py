@@ -10,16 +10,14 @@ from cerebro_db.models.best import best_of
 from cerebro_db.models.hyperband import schedule_rows, write_schedule
 from cerebro_db.models.studies import importance_of
 from cerebro_db.postgres.control import control_session
-from cerebro_db.relay.machine import cores
 from cerebro_db.requests import searching as requests
 from cerebro_db.runs.searches import again as search_again
 from cerebro_db.runs.searches import requests as search_requests
 from cerebro_db.runs.searches import search as runs
-from cerebro_db.runs.searches.arguments import SearchArguments
 from cerebro_db.runs.searches.steering import changed_trial, narrowed_space
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
-from cerebro_db.server.fitting import writing_host
+from cerebro_db.server.fitting import placed, writing_host
 from cerebro_db.server.host import Host
 from cerebro_db.server.jobs import submitted_run
 
@@ -28,15 +26,15 @@ from cerebro_db.server.jobs import submitted_run
 def search(plpy: Any, gd: dict[str, Any], request: requests.SearchRequest) -> int:
     """Search a space."""
     host = Host.apart(plpy, gd)
+    request = placed(host, request)
     if request.wait is False:
         return submitted_run(host, request, request.priority)
-    asked = SearchArguments(**request.given(), search_path=host.search_path, cores=cores())
 
     def registered(run_id: int) -> None:
         # The end of max_seconds is a decision of the search.
         plpy.go_on_by("fitting.go_on", run_id, None, None, False)
 
-    return runs.search(host.pool, host.dialect, asked.request(), host.notice, registered=registered)
+    return runs.search(host.pool, host.dialect, request, host.notice, registered=registered)
 
 
 @entry_of(requests.BracketsRequest)
@@ -129,11 +127,9 @@ def extend(plpy: Any, gd: dict[str, Any], request: requests.ExtendRequest) -> in
 def replay(plpy: Any, gd: dict[str, Any], request: requests.ReplayRequest) -> int:
     """Make a search again by its decisions."""
     host = Host.apart(plpy, gd)
-    asked = search_again.ReplayRequest(
-        **request.given(), search_path=host.search_path, cores=cores()
-    )
+    request = placed(host, request)
 
     def registered(run_id: int) -> None:
         plpy.go_on_by("fitting.go_on", run_id, None, None, False)
 
-    return search_again.replay(host.pool, host.dialect, asked, host.notice, registered=registered)
+    return search_again.replay(host.pool, host.dialect, request, host.notice, registered=registered)

@@ -11,8 +11,8 @@ from cerebro_db.configs.architectures.memory import ArchitectureFacts, MemoryEst
 from cerebro_db.core.spec import ALLREDUCE, AUTO, SERVED, RunSpec, Speeds
 from cerebro_db.core.strategies import parse_strategy
 from cerebro_db.errors import InvalidArgument, NotSupported
+from cerebro_db.requests.fitting import FitRequest
 from cerebro_db.runs import memory, strategy_checks
-from cerebro_db.runs.request import FitRequest
 from cerebro_db.runs.setup import RunSetup, with_groups, written
 from cerebro_db.runs.speeds import speeds_of
 from cerebro_db.runs.strategy_checks import check_way

@@ -6,7 +6,7 @@ import json
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
@@ -27,38 +27,23 @@ from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining,
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_output
 from cerebro_db.postgres.records import DecisionRow, decisions_of
-from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
+from cerebro_db.requests.fitting import check_seconds, check_workers
+from cerebro_db.requests.searching import ReplayRequest
 from cerebro_db.runs.driver import FIXED, Drive, no_notice
 from cerebro_db.runs.guards import check_resumable
+from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.repeating import repeat
-from cerebro_db.runs.request import FitRequest, Limits, check_seconds
 from cerebro_db.runs.setup import RunSetup
 from cerebro_db.runs.stored import load_setup, recorded_of, state_of_decisions
+from cerebro_db.runs.strategy_checks import check_strategy
 
 Notify = Callable[[str], None]
 _MOST = 2**31 - 1
 _FINISH, _EXTEND = "finish", "extend"
 _SHOWN = {"max_epochs": "max_epochs", "max_configurations": "max_configs"}
-
-
-@dataclass(frozen=True)
-class ReplayRequest:
-    """The arguments of ``cerebro_replay``, as given.
-
-    Attributes:
-        search_path: for the name; None leaves the sessions' own.
-    """
-
-    run_id: int | None
-    model_output_table: str | None
-    name: str | None = None
-    description: str | None = None
-    num_workers: int | None = None
-    search_path: CallerPath | None = None
-    cores: int = 1
 
 
 def replay(
@@ -93,9 +78,9 @@ def replay(
                 f"run {run.run_id} has decided nothing yet, which could be repeated"
             )
 
-    def set_up(
-        session: Session, sql: PostgreSQLTraining, common: FitRequest
-    ) -> tuple[QualifiedName, RunSetup]:
+    def set_up(session: Session, sql: PostgreSQLTraining) -> tuple[QualifiedName, RunSetup]:
+        check_strategy(dialect, request, run.row.schedule)
+        check_workers(run.row.schedule, request.num_workers)
         before = load_setup(session, dialect, run, has_states=False)
         assert before.search is not None
         replays = tuple(map(to_json, recorded_of(before, decided)))
@@ -116,21 +101,7 @@ def replay(
         count = request.num_workers or setup.num_workers
         return setup.output, setup.with_workers(count)
 
-    common = FitRequest(
-        source_table=run.row.source_table,
-        model_output_table=request.model_output_table,
-        model_selection_table=None,
-        num_iterations=run.row.num_iterations,
-        num_workers=request.num_workers,
-        schedule=run.row.schedule,
-        name=request.name,
-        description=request.description,
-        search_path=request.search_path,
-        cores=request.cores,
-    )
-    common.check()
-    drive = Drive(pool, dialect, Limits(), notify, FIXED, registered)
-    return drive.begin(common, set_up)
+    return Drive(pool, dialect, Limits(), notify, FIXED, registered).begin(request, set_up)
 
 
 def extend(

@@ -15,7 +15,7 @@ from cerebro_db.postgres.catalog import GOING_ON, Catalog
 from cerebro_db.postgres.control import control_session
 from cerebro_db.postgres.sessions import POLL_SECONDS, SessionPool
 from cerebro_db.postgres.trials import status_of_trial
-from cerebro_db.runs.request import MAX_ITERATIONS
+from cerebro_db.requests.fitting import MAX_ITERATIONS
 from cerebro_db.wire import plain
 
 # A driver looks for requests once a second at least, but not while it writes the output tables.

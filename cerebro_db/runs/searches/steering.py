@@ -12,7 +12,7 @@ from cerebro_db.decide.search.space import Explorer
 from cerebro_db.errors import InvalidArgument, hinted
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.trials import newest_space, search_of, trials_of
-from cerebro_db.runs.searches.spaces import space_of
+from cerebro_db.requests.searching import space_of
 
 
 def changed_trial(
