@@ -24,7 +24,7 @@ from cerebro_db.models.fit_checks import functions_of
 from cerebro_db.postgres.catalog import Catalog, Driving, StoredRun
 from cerebro_db.postgres.control import MAX_WORKERS, control_session, slots, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
+from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.gpus import check_gpus
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_output

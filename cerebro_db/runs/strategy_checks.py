@@ -20,7 +20,7 @@ from cerebro_db.core.spec import (
 from cerebro_db.core.strategies import ChosenStrategy
 from cerebro_db.errors import InvalidArgument, NotSupported, TooManyConnections
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_hosts import PostgreSQLHosts
+from cerebro_db.postgres.dialects.postgresql.hosts import PostgreSQLHosts
 from cerebro_db.postgres.gpus import hosts_of
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.sessions import Session

@@ -9,7 +9,7 @@ import pytest
 
 from cerebro_db.core.spec import HOPPER, TASK
 from cerebro_db.postgres.dialects.choice import dialect_of
-from cerebro_db.postgres.dialects.postgresql_training import HopOrder, ScanOrder
+from cerebro_db.postgres.dialects.postgresql.training import HopOrder, ScanOrder
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, PartitionInfo
 from cerebro_db.runs.setup import workers_of
