@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cerebro_db.configs.images import ImageEncoding
-from cerebro_db.postgres.dialects import packing_extras
+from cerebro_db.postgres.dialects.postgresql import packing_extras
 from cerebro_db.postgres.dialects.postgresql.packing import (
     PostgreSQLPacking,
     SourceScan,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cerebro_db.configs.images import ImageEncoding
-from cerebro_db.postgres.dialects import packing_extras
+from cerebro_db.postgres.dialects.postgresql import packing_extras
 from cerebro_db.postgres.dialects.postgresql.packing_extras import (
     EQUALS,
     FAULTS_SHOWN,
