@@ -147,7 +147,7 @@ class RunSetup:
         return len(self.packed.partitions) if is_bound else self.spec.largest_group
 
     def for_workers(self, count: int) -> RunSetup:
-        """The same before it has begun, where there are no more workers: with smaller groups."""
+        """Setup of a new run with fewer workers, and groups that fit them."""
         if self.spec.schedule != AUTO or count >= self.at_once:
             return self
         rule = replace(Rule.of(self.spec), largest=1 if self.packed.is_spread else count)
@@ -159,7 +159,7 @@ class RunSetup:
         return replace(self, spec=spec, strategy_params=written(spec))
 
     def with_workers(self, count: int) -> RunSetup:
-        """The same with another number of workers, which no result depends on."""
+        """The setup with another number of workers, on which no result depends."""
         return replace(
             self, spec=replace(self.spec, workers=replace(self.spec.workers, count=count))
         )
@@ -270,7 +270,7 @@ def spec_of(
     together: int,
     sql: PostgreSQLTraining,
 ) -> RunSpec:
-    """All that the course of a run depends on.
+    """The spec of a run, on which its course depends.
 
     Args:
         request: of the caller.
@@ -319,7 +319,7 @@ def with_groups(
     most: int,
     neighbours: int = 0,
 ) -> RunSpec:
-    """The same with the largest group that the run may come to, and workers for it.
+    """The setup with the largest group that the run may come to, and workers for it.
 
     Where no group is of any use the run is that of a hopper.
 
