@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cerebro_db.configs.grids.brackets import brackets
-from cerebro_db.core.spec import AUTO, HOPPER, SIDE_BY_SIDE
+from cerebro_db.decide.strategies import DEFAULT, STRATEGIES
 from chaos.server import Server
 
 CONFIGURATIONS = 4
@@ -50,7 +50,7 @@ class Job:
     workers: int = Server.workers
     predicts: bool = Server.predicts
     searches: bool = False
-    strategy: str = HOPPER
+    strategy: str = DEFAULT
 
     @classmethod
     def on(
@@ -60,7 +60,7 @@ class Job:
         epochs: int,
         durability: str = "hop",
         searches: bool = False,
-        strategy: str = HOPPER,
+        strategy: str = DEFAULT,
     ) -> Job:
         """A run on a server."""
         return cls(
@@ -71,7 +71,7 @@ class Job:
             server.workers,
             server.predicts and not searches,
             searches,
-            HOPPER if searches else strategy,
+            DEFAULT if searches else strategy,
         )
 
     @property
@@ -82,23 +82,27 @@ class Job:
         return self.configurations * self.partitions * self.epochs
 
     @property
+    def _chooses_groups(self) -> bool:
+        return STRATEGIES[self.strategy].chooses_groups
+
+    @property
     def configurations(self) -> int:
         """Number of configurations to train: of all of them none would have a group."""
-        return CONFIGURATIONS // 2 if self.strategy == AUTO else CONFIGURATIONS
+        return CONFIGURATIONS // 2 if self._chooses_groups else CONFIGURATIONS
 
     @property
     def _selection(self) -> str:
-        return "large_configs" if self.strategy == AUTO else "configs"
+        return "large_configs" if self._chooses_groups else "configs"
 
     @property
     def _workers(self) -> int:
         """Number of workers: all partitions where so many train together."""
-        together = self.strategy in (AUTO, *SIDE_BY_SIDE)
+        together = STRATEGIES[self.strategy].may_join_hops()
         return self.partitions if together else self.workers
 
     @property
     def _params(self) -> str:
-        return f"processors={self.partitions}" if self.strategy == AUTO else ""
+        return f"processors={self.partitions}" if self._chooses_groups else ""
 
     @property
     def prediction_tables(self) -> dict[int, str]:

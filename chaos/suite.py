@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.core.spec import HOPPER
+from cerebro_db.decide.strategies import DEFAULT
 from chaos import outcome
 from chaos.driving import CALL_SECONDS, Driving
 from chaos.grid import Job
@@ -43,11 +43,11 @@ class Reference:
     seconds: dict[str, float]
     epochs: int
     search: Reference | None = None
-    strategy: str = HOPPER
+    strategy: str = DEFAULT
 
     @classmethod
     def of(
-        cls, server: Server, epochs: int, *, searches: bool = False, strategy: str = HOPPER
+        cls, server: Server, epochs: int, *, searches: bool = False, strategy: str = DEFAULT
     ) -> Reference:
         """Train, undisturbed.
 

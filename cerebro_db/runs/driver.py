@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from cerebro_db.configs.messages import check_range
 from cerebro_db.configs.settings import Settings
 from cerebro_db.core.decisions import Decider, Fixed
-from cerebro_db.core.strategies import told
 from cerebro_db.errors import (
     CerebroError,
     ConfigurationFailed,
@@ -181,10 +180,9 @@ class Drive:
         return run
 
     def _tell_strategy(self, setup: RunSetup) -> None:
-        spec = setup.spec
         if frozen := frozen_notice(setup.configurations, setup.models):
             self._notify(frozen)
-        line = told(spec.schedule, len(setup.packed.partitions), spec.rounds, spec.asynchrony)
+        line = setup.spec.strategy.notice(len(setup.packed.partitions))
         if line is not None:
             self._notify(line)
         of_losses = None if setup.search is not None else notice_of_losses(setup.configurations)
@@ -273,7 +271,7 @@ class Drive:
         with slots(control, setup.num_workers, self._notify, fitting) as got:
             if is_new:
                 setup = setup.for_workers(got)
-            check_together(setup.spec.schedule, setup.at_once, got)
+            check_together(setup.spec.strategy.name, setup.at_once, got)
             yield setup.with_workers(got)
 
     def _attempt(self, control: Session, setup: RunSetup) -> None:
