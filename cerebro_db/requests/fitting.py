@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from cerebro_db.configs.messages import check_range
-from cerebro_db.core.spec import AUTO, GROUPS, HOPPER, ROTATION
-from cerebro_db.core.strategies import SYNCHRONOUS, ChosenStrategy, parse_strategy
+from cerebro_db.configs.messages import check_choice, check_range
+from cerebro_db.core.strategies import Strategy
+from cerebro_db.decide.strategies import DEFAULT, DEFAULT_OF_ONE, SCHEDULES, parse_strategy
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.requests.declared import (
     BIGINT,
@@ -33,7 +33,6 @@ MAX_SECONDS = 10 * 365 * 86_400.0
 Iterations = Annotated[int, Meta(ge=1, le=MAX_ITERATIONS)]
 Seed = Annotated[int, BIGINT, Meta(ge=0, le=2**63 - 1)]
 Durability = Literal["hop", "epoch"]
-Schedule = Literal["hopper", "rotation"]
 
 
 class RunRequest(Request, kw_only=True):
@@ -58,9 +57,9 @@ class RunRequest(Request, kw_only=True):
         return None
 
     @property
-    def schedule(self) -> str:
+    def schedule(self) -> str | None:
         """An older name of ``strategy``, for the first two of them."""
-        return HOPPER
+        return DEFAULT
 
     @property
     def strategy(self) -> str | None:
@@ -83,19 +82,21 @@ class RunRequest(Request, kw_only=True):
         return False
 
     @functools.cached_property
-    def chosen(self) -> ChosenStrategy:
+    def chosen(self) -> Strategy:
         """The strategy that is asked for, with its parameters.
 
         Raises:
             InvalidArgument: there is no such strategy, or it has no such parameter.
         """
-        if self.strategy is not None and self.schedule not in (HOPPER, self.strategy):
+        check_choice("schedule", self.schedule, SCHEDULES)
+        if self.strategy is not None and self.schedule not in (DEFAULT, self.strategy):
             raise InvalidArgument(
                 f"schedule: got {self.schedule!r} beside strategy := {self.strategy!r}; allowed: one of "
                 "them",
                 hint="leave schedule out: strategy has all of its values, and more",
             )
-        default = AUTO if self.one is not None and self.schedule == HOPPER else self.schedule
+        is_default = self.one is not None and self.schedule == DEFAULT
+        default = DEFAULT_OF_ONE if is_default else self.schedule
         name = default if self.strategy is None else self.strategy
         return parse_strategy(name, self.strategy_params)
 
@@ -118,7 +119,7 @@ class RunRequest(Request, kw_only=True):
         """Refuse what no table could make right, of what all runs have."""
         check_range("metrics_compute_frequency", self.metrics_compute_frequency, 1, self.epochs)
         check_seconds(self.max_seconds)
-        check_workers(self.chosen.name, self.num_workers)
+        check_workers(self.chosen, self.num_workers)
         _check_deterministic(self)
 
 
@@ -202,7 +203,7 @@ class FitRequest(RunRequest):
     num_workers: Workers = None
     durability: Durability = "hop"
     max_seconds: Number = None
-    schedule: Schedule = "hopper"
+    schedule: Text = DEFAULT
     replace: Flag = False
     wait: Flag = True
     priority: Integer = 0
@@ -395,11 +396,11 @@ class VacuumRequest(Request):
     older_than: Interval = "7 days"
 
 
-def check_workers(strategy: str | None, num_workers: int | None) -> None:
+def check_workers(strategy: Strategy, num_workers: int | None) -> None:
     """Refuse a number of workers where one session drives all segments."""
-    if strategy == ROTATION and num_workers is not None:
+    if strategy.drives_segments and num_workers is not None:
         raise InvalidArgument(
-            f"num_workers: got {num_workers}; allowed with schedule := {ROTATION!r}: NULL, as one "
+            f"num_workers: got {num_workers}; allowed with schedule := {strategy.name!r}: NULL, as one "
             "session drives all segments"
         )
 
@@ -416,11 +417,10 @@ def _check_deterministic(request: RunRequest) -> None:
     """Refuse to promise what asynchronous workers cannot keep."""
     chosen = request.chosen
     if request.deterministic and chosen.asynchrony.is_any:
-        instead = "groups=1" if chosen.name == GROUPS else f"mode={SYNCHRONOUS}"
         given = f", strategy_params := {chosen.text!r}" if chosen.text else ""
         raise InvalidArgument(
             f"deterministic: got true beside strategy := {chosen.name!r}{given}, whose workers do not "
             "wait for each other; allowed: false, or NULL",
-            hint=f"strategy_params := '{instead}' is deterministic; cerebro.cerebro_replay makes a run again in the "
+            hint=f"strategy_params := '{chosen.deterministic_params}' is deterministic; cerebro.cerebro_replay makes a run again in the "
             "order that it has recorded",
         )

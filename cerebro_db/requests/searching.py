@@ -8,8 +8,6 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from cerebro_db.configs.grids.grid import parse_compile_grid, parse_fit_grid
-from cerebro_db.configs.grids.model_selection import checked_model_ids
 from cerebro_db.configs.grids.search_methods import GRID, find_method
 from cerebro_db.core.search import UNLIMITED, Aim, Budget, EarlyStopping, Space
 from cerebro_db.core.search_texts import (
@@ -18,6 +16,7 @@ from cerebro_db.core.search_texts import (
     parse_method,
     parse_objectives,
 )
+from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.requests.declared import (
     READS,
@@ -36,7 +35,7 @@ from cerebro_db.requests.declared import (
     refuse_objects,
     sql_function,
 )
-from cerebro_db.requests.fitting import Durability, RunRequest, Schedule, Seed
+from cerebro_db.requests.fitting import Durability, RunRequest, Seed
 
 
 @sql_function(
@@ -124,7 +123,7 @@ class SearchRequest(RunRequest):
     concurrency: Annotated[int, Meta(ge=1, le=UNLIMITED)] | None = None
     deterministic: Flag = True
     durability: Durability = "hop"
-    schedule: Schedule = "hopper"
+    schedule: Text = DEFAULT
     replace: Flag = False
     wait: Flag = True
     priority: Integer = 0
@@ -403,6 +402,10 @@ def space_of(
     Raises:
         InvalidArgument: there is no model, or a grid is wrong.
     """
+    # Both need NumPy, which drivers of other functions do without.
+    from cerebro_db.configs.grids.grid import parse_compile_grid, parse_fit_grid
+    from cerebro_db.configs.grids.model_selection import checked_model_ids
+
     for name, text in (
         ("compile_params_grid", compile_params_grid),
         ("fit_params_grid", fit_params_grid),

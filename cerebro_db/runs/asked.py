@@ -11,6 +11,7 @@ from typing import Any
 from cerebro_db.configs.messages import shown
 from cerebro_db.core.decisions import NOBODY, Asked
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.requests.searching import space_of
 
 _MOST = 2**31 - 1
 
@@ -39,8 +40,6 @@ def asked_of(request_id: int, action: str, mst_key: int | None, who: str, detail
         if value is not None:
             found[name] = value
     if action == "narrow":
-        from cerebro_db.requests.searching import space_of  # which needs NumPy
-
         space_of(found["model_ids"], found["compile_params_grid"], found["fit_params_grid"])
     return Asked(request_id, action, mst_key or NOBODY, who, found)
 

@@ -16,14 +16,14 @@ from cerebro_db.configs.messages import check_range
 from cerebro_db.core.search import UNLIMITED, SearchSpec
 from cerebro_db.core.search_texts import parse_more
 from cerebro_db.core.state import RunState
-from cerebro_db.decide.plan import epoch_of
 from cerebro_db.decide.search.guarded import FAULT
 from cerebro_db.decide.search.replaying import to_json
+from cerebro_db.decide.strategies import parse_strategy
 from cerebro_db.errors import InvalidArgument, NotPermitted, WrongObjectType, WrongRunStatus
 from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.control import control_session, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining, StateTables
+from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining, StateTables
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_output
 from cerebro_db.postgres.records import DecisionRow, decisions_of
@@ -79,8 +79,9 @@ def replay(
             )
 
     def set_up(session: Session, sql: PostgreSQLTraining) -> tuple[QualifiedName, RunSetup]:
-        check_strategy(dialect, request, run.row.schedule)
-        check_workers(run.row.schedule, request.num_workers)
+        chosen = parse_strategy(run.row.schedule, run.row.strategy_params)
+        check_strategy(dialect, request, chosen)
+        check_workers(chosen, request.num_workers)
         before = load_setup(session, dialect, run, has_states=False)
         assert before.search is not None
         replays = tuple(map(to_json, recorded_of(before, decided)))
@@ -304,7 +305,7 @@ def _firsts(state: RunState, ends: Mapping[int, int]) -> dict[int, dict[int, int
     found: dict[int, dict[int, int]] = defaultdict(dict)
     for key, epoch in ends.items():
         cohort = state.tracks[key].configuration.cohort
-        hops = epoch_of(state, cohort, epoch + 1)
+        hops = state.spec.strategy.epoch(state, cohort, epoch + 1)
         found[epoch][key] = next(hop.partition_key for hop in hops if hop.mst_key == key)
     return found
 
