@@ -32,7 +32,7 @@ OUTPUTS = ("", "_info", "_summary", "_states")
 
 @dataclass(frozen=True)
 class Job:
-    """One training run.
+    """A training run of the kill test.
 
     Attributes:
         output: the name of the output tables.
@@ -76,7 +76,7 @@ class Job:
 
     @property
     def hops(self) -> int:
-        """Of the whole run."""
+        """Number of hops of the whole run."""
         if self.searches:
             return sum(one.epochs for one in brackets(*_BRACKETS)) * self.partitions
         return self.configurations * self.partitions * self.epochs
@@ -96,7 +96,7 @@ class Job:
 
     @property
     def _workers(self) -> int:
-        """As many as there are partitions, where so many train together."""
+        """Number of workers: all partitions where so many train together."""
         together = STRATEGIES[self.strategy].may_join_hops()
         return self.partitions if together else self.workers
 
@@ -112,7 +112,7 @@ class Job:
 
     @property
     def tables(self) -> list[str]:
-        """All that it makes."""
+        """Names of the tables that the run makes."""
         return [self.output + suffix for suffix in OUTPUTS] + [*self.prediction_tables.values()]
 
     def resume_command(self, dsn: str, run_id: int) -> list[str]:
@@ -136,7 +136,7 @@ class Job:
         )
 
     def fit_command(self, dsn: str) -> list[str]:
-        """The same as a command, whose process is the driver."""
+        """The run as a command, whose process is the driver."""
         if self.searches:
             return [
                 _CEREBRO, "search", "--dsn", dsn, "packed", self.output, "models", _SPACE, _FIT,
@@ -197,7 +197,7 @@ def load(server: Server) -> None:
 
 
 def _load_large(server: Server) -> None:
-    """The same nets, of which the catalog of models says that a step takes long: they are worth a group."""
+    """Load nets whose facts are changed to make a step seem long, so that a group is worth it."""
     for units in (16, 24):
         server.call("SELECT cerebro_load_model('large_models', %s)", (_model(units),))
     for model_id, found in server.fetch("SELECT model_id, model_facts FROM large_models"):

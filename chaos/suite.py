@@ -1,4 +1,4 @@
-"""All trials, after one run that nobody disturbs."""
+"""All trials of the kill test, after a reference run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ReferenceFailed(Exception):
 
 @dataclass(frozen=True)
 class Reference:
-    """A run that nobody disturbed, and perhaps a search.
+    """Results of an undisturbed run, and of a search where there is one.
 
     Attributes:
         outcome: what it left.
@@ -93,7 +93,7 @@ def trials(server: Server, reference: Reference, planned: Sequence[Plan]) -> Ite
 def summary(
     server: Server, reference: Reference, seed: int, reports: Sequence[Report]
 ) -> dict[str, Any]:
-    """All that is known, as plain values."""
+    """Results of the suite as plain values."""
     return {
         "seed": seed,
         **server.description(),

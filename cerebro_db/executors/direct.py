@@ -29,7 +29,7 @@ from cerebro_db.errors import (
     TrainerLost,
 )
 from cerebro_db.executors.sessions import WorkerSessions, Workplace, _Worker
-from cerebro_db.postgres.dialects.postgresql_training import HopMade
+from cerebro_db.postgres.dialects.postgresql.training import HopMade
 from cerebro_db.postgres.direct_board import DirectBoard, DirectRow, Given, anyone, revoke
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions import POLL_SECONDS, Session

@@ -41,7 +41,7 @@ from cerebro_db.errors import CerebroError, InvalidData, OutOfMemory, PeersApart
 from cerebro_db.executors.served import ServedRounds
 from cerebro_db.executors.tasks import RoundPart, TaskWriter
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_training import (
+from cerebro_db.postgres.dialects.postgresql.training import (
     AverageOrder,
     HopMade,
     HopOrder,

@@ -27,7 +27,7 @@ from cerebro_db.errors import (
 )
 from cerebro_db.postgres import binary
 from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, dialect_of
-from cerebro_db.postgres.dialects.direct import PostgreSQLDirect
+from cerebro_db.postgres.dialects.postgresql.direct import PostgreSQLDirect
 from cerebro_db.postgres.direct_board import channel_of_driver, channel_of_worker
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.session_settings import beginning, of_run

@@ -1,4 +1,4 @@
-"""One attempt to bring a run to its end: what its loop needs is put together, its tables are written."""
+"""One attempt of a driver: put together what the loop of a run needs, run it, write the output tables."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def decider_of(
     maker: Maker,
     notify: Callable[[str], None],
 ) -> Decider:
-    """Whoever decides a search, with the decisions that an earlier driver has made."""
+    """The decider of a search, with the decisions of earlier drivers applied."""
     from cerebro_db.decide.search.replaying import Replay, from_json
     from cerebro_db.decide.search.schedule import Schedule  # which needs NumPy
 
@@ -271,7 +271,7 @@ def decider_of(
 
 
 def _tell_fault(notify: Callable[[str], None], reason: str, error: Exception) -> None:
-    """Tell why a search ends; the traceback is for the log."""
+    """Report why a search ends; the traceback goes to the log."""
     number = secrets.token_hex(4)
     trace = "".join(traceback.format_exception(error))
     sys.stderr.write(f"Cerebro-DB: unexpected error {number}: {trace}")

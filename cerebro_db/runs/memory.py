@@ -43,7 +43,7 @@ def memory_workers(session: Session, setup: RunSetup) -> int:
 
 
 def within_memory(session: Session, setup: RunSetup) -> RunSetup:
-    """The same before it has begun, with no larger groups than the memory of the server is enough for."""
+    """Setup of a new run with groups no larger than the memory of the server allows."""
     if not setup.spec.strategy.chooses_groups or setup.at_once == 1:
         return setup
     estimate, limit, memory_mb = _memory(session, setup)

@@ -22,7 +22,7 @@ from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
 from cerebro_db.models.architectures import load_architectures
 from cerebro_db.models.fit_checks import check_alike, configuration_named, target_facts, with_counts
 from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
+from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, new_output, new_outputs
 from cerebro_db.postgres.packed import PackedTable, load_packed
@@ -137,7 +137,7 @@ class RunSetup:
         )
 
     def for_workers(self, count: int) -> RunSetup:
-        """The same before it has begun, where there are no more workers: with smaller groups."""
+        """Setup of a new run with fewer workers, and groups that fit them."""
         if not self.spec.strategy.chooses_groups or count >= self.at_once:
             return self
         largest = 1 if self.packed.is_spread else count
@@ -149,7 +149,7 @@ class RunSetup:
         return setup.with_workers(min(most, self.num_workers))
 
     def with_workers(self, count: int) -> RunSetup:
-        """The same with another number of workers, which no result depends on."""
+        """The setup with another number of workers, on which no result depends."""
         return replace(
             self, spec=replace(self.spec, workers=replace(self.spec.workers, count=count))
         )
@@ -259,7 +259,7 @@ def spec_of(
     together: int,
     sql: PostgreSQLTraining,
 ) -> RunSpec:
-    """All that the course of a run depends on.
+    """The spec of a run, on which its course depends.
 
     Args:
         request: of the caller.

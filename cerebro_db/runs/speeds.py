@@ -1,4 +1,4 @@
-"""The speed of the machine, as hops of earlier runs tell it."""
+"""Speed of the machine, measured by hops of earlier runs."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ from cerebro_db.postgres.catalog import (
 )
 from cerebro_db.postgres.control import transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_training import StateTables
+from cerebro_db.postgres.dialects.postgresql.training import StateTables
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, packed_of
 from cerebro_db.postgres.packed import fingerprint as packed_fingerprint

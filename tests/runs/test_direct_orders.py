@@ -16,7 +16,7 @@ from cerebro_db.core.tasks import Train, WorkerView
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.direct_order import Order
 from cerebro_db.postgres import binary
-from cerebro_db.postgres.dialects.direct import PostgreSQLDirect
+from cerebro_db.postgres.dialects.postgresql.direct import PostgreSQLDirect
 from cerebro_db.postgres.direct_session import DirectRun
 
 RUN = DirectRun(7, "ann", "running", "hopper", f"run_{'0' * 32}", 1, {})

@@ -12,7 +12,7 @@ from cerebro_db.core.spec import Hop
 from cerebro_db.core.tasks import HopFigures, HopResult, Join, Result, RoundRecord, Task, Trained
 from cerebro_db.errors import InvalidState
 from cerebro_db.postgres.dialects.choice import dialect_of
-from cerebro_db.postgres.dialects.postgresql_training import HopOrder, Member
+from cerebro_db.postgres.dialects.postgresql.training import HopOrder, Member
 from cerebro_db.runs.catalog import RunCatalog
 from cerebro_db.server.memory import WorkerMemory
 from cerebro_db.server.training import _result

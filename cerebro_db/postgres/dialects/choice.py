@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from cerebro_db.postgres.dialects.direct import GreenplumDirect, PostgreSQLDirect
-from cerebro_db.postgres.dialects.greenplum_packing import GreenplumPacking, Spreading
-from cerebro_db.postgres.dialects.greenplum_packing import GreenplumPacking as SpreadPacking
-from cerebro_db.postgres.dialects.greenplum_prediction import Brought, GreenplumPrediction
-from cerebro_db.postgres.dialects.greenplum_prediction import (
+from cerebro_db.postgres.dialects.greenplum6.packing import GreenplumPacking, Spreading
+from cerebro_db.postgres.dialects.greenplum6.packing import GreenplumPacking as SpreadPacking
+from cerebro_db.postgres.dialects.greenplum6.prediction import Brought, GreenplumPrediction
+from cerebro_db.postgres.dialects.greenplum6.prediction import (
     GreenplumPrediction as SpreadPrediction,
 )
-from cerebro_db.postgres.dialects.greenplum_rotation import GreenplumRotation
-from cerebro_db.postgres.dialects.greenplum_training import GreenplumTraining
-from cerebro_db.postgres.dialects.postgresql_hosts import GreenplumHosts, PostgreSQLHosts, Server
-from cerebro_db.postgres.dialects.postgresql_packing import PostgreSQLPacking
-from cerebro_db.postgres.dialects.postgresql_prediction import PostgreSQLPrediction
-from cerebro_db.postgres.dialects.postgresql_training import (
+from cerebro_db.postgres.dialects.greenplum6.rotation import GreenplumRotation
+from cerebro_db.postgres.dialects.greenplum6.training import GreenplumTraining
+from cerebro_db.postgres.dialects.postgresql.direct import GreenplumDirect, PostgreSQLDirect
+from cerebro_db.postgres.dialects.postgresql.hosts import GreenplumHosts, PostgreSQLHosts, Server
+from cerebro_db.postgres.dialects.postgresql.packing import PostgreSQLPacking
+from cerebro_db.postgres.dialects.postgresql.prediction import PostgreSQLPrediction
+from cerebro_db.postgres.dialects.postgresql.training import (
     PostgreSQLTraining,
     RotationStatements,
 )

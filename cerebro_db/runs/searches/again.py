@@ -22,7 +22,7 @@ from cerebro_db.errors import InvalidArgument, NotPermitted, WrongObjectType, Wr
 from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.control import control_session, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining, StateTables
+from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining, StateTables
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_output
 from cerebro_db.postgres.records import DecisionRow, decisions_of

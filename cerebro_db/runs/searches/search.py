@@ -48,7 +48,7 @@ from cerebro_db.models.architectures import limits_of, load_architectures
 from cerebro_db.models.fit_checks import check_alike, target_facts, with_counts
 from cerebro_db.models.selection import Suiting, check_layers
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
+from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import CallerPath, find
