@@ -87,7 +87,7 @@ def test_an_object_table_of_madlib_trains_as_the_registered_names_do(
     )
     bench.run(
         "SELECT cerebro_search('packed', 'searched', 'models', 'best_of_them', ARRAY[1], %s, "
-        "$${'batch_size': [8]}$$, 'grid', object_table := 'objects', objective := 'root')",
+        "$${'batch_size': [8]}$$, 'grid', object_table := 'objects', objective := 'root(mode=min)')",
         (grid,),
     )
     custom = grid.replace("squared_error", "custom.squared_error").replace("root", "custom.root")
