@@ -219,7 +219,7 @@ def _set_up(
     objects = object_table(session, asked.object_table)
     if objects is not None:
         grid = objects.in_grid(asked.space.compile_params_grid)
-        asked = replace(asked, space=replace(asked.space, compile_params_grid=grid))
+        asked = replace(asked, space=structs.replace(asked.space, compile_params_grid=grid))
     known = load_architectures(session, table, asked.space.model_ids)
     targets = with_counts(session, packed, target_facts(packed), [asked.space.fit_params_grid])
     maker = Maker(
