@@ -1,6 +1,6 @@
 {% if madlib -%}
 -- The names of MADlib's functions, with its arguments in its order, on request. They hand their arguments on, and keep the
--- caller's search_path, on which those look for tables.
+-- caller's search_path, on which those look for tables. Old servers want a void at the end of a function of that type.
 DO $$
 DECLARE
     other record;
@@ -83,7 +83,8 @@ CREATE OR REPLACE FUNCTION madlib.load_keras_model(
     name text DEFAULT NULL,
     description text DEFAULT NULL
 ) RETURNS void LANGUAGE sql AS $madlib$
-    SELECT cerebro.cerebro_load_model($1, $2, $3, $4, $5)
+    SELECT cerebro.cerebro_load_model($1, $2, $3, $4, $5);
+    SELECT ''::pg_catalog.void
 $madlib$;
 
 CREATE OR REPLACE FUNCTION madlib.delete_keras_model(
@@ -164,7 +165,8 @@ CREATE OR REPLACE FUNCTION madlib.madlib_keras_fit(
     description varchar DEFAULT NULL,
     object_table varchar DEFAULT NULL
 ) RETURNS void LANGUAGE sql AS $madlib$
-    SELECT cerebro.cerebro_fit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+    SELECT cerebro.cerebro_fit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
+    SELECT ''::pg_catalog.void
 $madlib$;
 
 CREATE OR REPLACE FUNCTION madlib.madlib_keras_fit_multiple_model(
@@ -180,7 +182,8 @@ CREATE OR REPLACE FUNCTION madlib.madlib_keras_fit_multiple_model(
     description varchar DEFAULT NULL,
     use_caching boolean DEFAULT true
 ) RETURNS void LANGUAGE sql AS $madlib$
-    SELECT cerebro.cerebro_fit_multiple($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+    SELECT cerebro.cerebro_fit_multiple($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+    SELECT ''::pg_catalog.void
 $madlib$;
 
 CREATE OR REPLACE FUNCTION madlib.madlib_keras_automl(
@@ -202,7 +205,8 @@ CREATE OR REPLACE FUNCTION madlib.madlib_keras_automl(
     description varchar DEFAULT NULL,
     use_caching boolean DEFAULT true
 ) RETURNS void LANGUAGE sql AS $madlib$
-    SELECT cerebro.cerebro_search($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+    SELECT cerebro.cerebro_search($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17);
+    SELECT ''::pg_catalog.void
 $madlib$;
 
 CREATE OR REPLACE FUNCTION madlib.hyperband_schedule(
@@ -241,7 +245,8 @@ CREATE OR REPLACE FUNCTION madlib.madlib_keras_predict(
     use_gpus boolean DEFAULT false,
     mst_key integer DEFAULT NULL
 ) RETURNS void LANGUAGE sql AS $madlib$
-    SELECT cerebro.cerebro_predict($1, $2, $3, $4, $5, $6::text, $7, $8)
+    SELECT cerebro.cerebro_predict($1, $2, $3, $4, $5, $6::text, $7, $8);
+    SELECT ''::pg_catalog.void
 $madlib$;
 
 CREATE OR REPLACE FUNCTION madlib.madlib_keras_predict_byom(
@@ -270,7 +275,8 @@ CREATE OR REPLACE FUNCTION madlib.madlib_keras_predict(
     use_gpus boolean DEFAULT false,
     mst_key integer DEFAULT NULL
 ) RETURNS void LANGUAGE sql AS $madlib$
-    SELECT cerebro.cerebro_predict($1, $2, $3, $4, $5, $6::float8, $7, $8)
+    SELECT cerebro.cerebro_predict($1, $2, $3, $4, $5, $6::float8, $7, $8);
+    SELECT ''::pg_catalog.void
 $madlib$;
 
 CREATE OR REPLACE FUNCTION madlib.madlib_keras_predict_byom(
@@ -299,7 +305,8 @@ CREATE OR REPLACE FUNCTION madlib.madlib_keras_predict(
     use_gpus boolean DEFAULT false,
     mst_key integer DEFAULT NULL
 ) RETURNS void LANGUAGE sql AS $madlib$
-    SELECT cerebro.cerebro_predict($1, $2, $3, $4, $5, $6::float8, $7, $8)
+    SELECT cerebro.cerebro_predict($1, $2, $3, $4, $5, $6::float8, $7, $8);
+    SELECT ''::pg_catalog.void
 $madlib$;
 
 CREATE OR REPLACE FUNCTION madlib.madlib_keras_predict_byom(
