@@ -100,17 +100,3 @@ class RunCatalog(Protocol):
     def ended(self, mst_key: int, status: str, error: str) -> None:
         """A configuration failed or was cancelled."""
         ...
-
-
-class Strategy(Protocol):
-    """Decides what a free worker does next."""
-
-    def next(self, state: RunState, worker: WorkerView, now: float) -> Task | None:
-        """The next task of a worker; None where it has to wait.
-
-        Args:
-            state: of the run.
-            worker: that is free.
-            now: on the clock.
-        """
-        ...

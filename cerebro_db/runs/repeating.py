@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cerebro_db.core.spec import GROUPS, PARAMETER_SERVER, SERVED
-from cerebro_db.core.strategies import parse_strategy
+from cerebro_db.decide.strategies import STRATEGIES, listed, parse_strategy
 from cerebro_db.errors import InvalidArgument, WrongRunStatus
 from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.control import control_session
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
+from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_output
 from cerebro_db.postgres.records import decisions_of
@@ -57,7 +56,7 @@ def repeat(
         session: Session, sql: PostgreSQLTraining, common: FitRequest
     ) -> tuple[QualifiedName, RunSetup]:
         before = load_setup(session, dialect, run, has_states=False)
-        check_enough(row.schedule, request.num_workers, before.packed)
+        check_enough(before.spec.strategy, request.num_workers, before.packed)
         output = new_output(session, request.model_output_table, "model_output_table")
         setup = replace(
             before,
@@ -92,10 +91,11 @@ def _check(session: Session, run: StoredRun) -> None:
     """Refuse a run whose record does not tell everything."""
     row, what = run.row, f"run_id: got {run.run_id}"
     chosen = parse_strategy(row.schedule, row.strategy_params)
-    if row.schedule not in SERVED or not chosen.asynchrony.is_any:
+    if not chosen.asynchrony.is_any:
+        servers = [one.name for one in STRATEGIES.values() if one.has_weight_server]
         raise InvalidArgument(
             f"{what}, a run with strategy := {row.schedule!r}, of which no order is recorded; allowed: a search, "
-            f"or a run whose workers did not wait for each other, with {PARAMETER_SERVER!r} or {GROUPS!r}",
+            f"or a run whose workers did not wait for each other, with {listed(servers)}",
             hint="the same call gives the same results: cerebro.runs shows what was asked for",
         )
     if run.status != "finished":

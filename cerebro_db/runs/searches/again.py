@@ -16,14 +16,13 @@ from cerebro_db.configs.messages import check_range
 from cerebro_db.core.search import UNLIMITED, SearchSpec
 from cerebro_db.core.search_texts import parse_more
 from cerebro_db.core.state import RunState
-from cerebro_db.decide.plan import epoch_of
 from cerebro_db.decide.search.guarded import FAULT
 from cerebro_db.decide.search.replaying import to_json
 from cerebro_db.errors import InvalidArgument, NotPermitted, WrongObjectType, WrongRunStatus
 from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.control import control_session, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining, StateTables
+from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining, StateTables
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_output
 from cerebro_db.postgres.records import DecisionRow, decisions_of
@@ -333,7 +332,7 @@ def _firsts(state: RunState, ends: Mapping[int, int]) -> dict[int, dict[int, int
     found: dict[int, dict[int, int]] = defaultdict(dict)
     for key, epoch in ends.items():
         cohort = state.tracks[key].configuration.cohort
-        hops = epoch_of(state, cohort, epoch + 1)
+        hops = state.spec.strategy.epoch(state, cohort, epoch + 1)
         found[epoch][key] = next(hop.partition_key for hop in hops if hop.mst_key == key)
     return found
 

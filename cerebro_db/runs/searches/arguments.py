@@ -14,7 +14,8 @@ from cerebro_db.core.search_texts import (
     parse_method,
     parse_objectives,
 )
-from cerebro_db.core.spec import EVERY_HOP, HOPPER
+from cerebro_db.core.spec import EVERY_HOP
+from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.runs.request import check_seconds
@@ -62,7 +63,7 @@ class SearchArguments:
     concurrency: int | None = None
     deterministic: bool | None = True
     durability: str | None = EVERY_HOP
-    schedule: str | None = HOPPER
+    schedule: str | None = DEFAULT
     replace: bool | None = False
     search_path: CallerPath | None = None
     cores: int = 1
