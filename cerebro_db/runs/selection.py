@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from cerebro_db.core.decisions import Candidate
+from cerebro_db.configs.grids.parameters import ConfigurationText
+from cerebro_db.core.decisions import Change
 from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.models.one_model import architectures_of
 from cerebro_db.postgres.relations import Relation, find, find_if_there
@@ -17,16 +18,18 @@ _HINT = "cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make 
 _SELECTION = ("mst_key", "model_id", "compile_params", "fit_params")
 
 
-def chosen_by(
-    session: Session, request: FitRequest
-) -> tuple[str | None, list[Candidate], Relation]:
+def chosen_by(session: Session, request: FitRequest) -> tuple[str | None, list[Change], Relation]:
     """The name of the table of configurations, its rows, and the table of architectures."""
     if request.one is not None:
-        row = Candidate(*request.one.row(), request.epochs)
-        return None, [row], architectures_of(session, request.one)
+        row = request.one.row()
+        return None, [_change(row, request.epochs)], architectures_of(session, request.one)
     selection = find(session, request.model_selection_table, "model_selection_table")
-    rows = [Candidate(*row, request.epochs) for row in _selection_rows(session, selection)]
+    rows = [_change(row, request.epochs) for row in _selection_rows(session, selection)]
     return str(selection.name), rows, _architecture_table(session, selection)
+
+
+def _change(row: tuple[int, int, str, str], epochs: int) -> Change:
+    return Change(row[0], epochs, ConfigurationText(*row[1:]))
 
 
 def _selection_rows(session: Session, selection: Relation) -> list[tuple[int, int, str, str]]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from run_states import configuration, run_state
+from run_states import configuration, joined, run_state
 
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.core import events
@@ -152,7 +152,7 @@ def added(count: int, fit: str = "batch_size=256", **more: Any) -> RunState:
     state = run_state({}, range(4), workers=4, epochs=10, schedule=AUTO, frequency=1,
                       processors=4, largest_group=4, **more)  # fmt: skip
     ones = [replace(costly(key), fit_text=fit) for key in range(1, count + 1)]
-    state.apply(events.Added(tuple(ones)))
+    state.apply(joined(tuple(ones)))
     state.decisions = 0
     return state
 
