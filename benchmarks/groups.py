@@ -130,7 +130,7 @@ def _work(
 
 
 def _median(models: Sequence[GroupModel]) -> GroupModel:
-    """The same with the median of each figure."""
+    """A measurement with the median of each figure."""
     return replace(
         models[0],
         **{

@@ -106,20 +106,6 @@ class RunCatalog(Protocol):
         ...
 
 
-class Strategy(Protocol):
-    """Decides what a free worker does next."""
-
-    def next(self, state: RunState, worker: WorkerView, now: float) -> Task | None:
-        """The next task of a worker; None where it has to wait.
-
-        Args:
-            state: of the run.
-            worker: that is free.
-            now: on the clock.
-        """
-        ...
-
-
 @dataclass(frozen=True)
 class Outlook:
     """Size that a search will have, as far as its decider knows.

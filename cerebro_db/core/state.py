@@ -12,7 +12,7 @@ from typing import Any
 from cerebro_db.core import events
 from cerebro_db.core.decisions import PROMOTE, STOP
 from cerebro_db.core.events import NOTHING, Event, Verdict
-from cerebro_db.core.spec import AVERAGING, GROUPED, TRAINING, Configuration, Hop, Program, RunSpec
+from cerebro_db.core.spec import TRAINING, Configuration, Hop, Program, RunSpec
 from cerebro_db.core.tasks import (
     Average,
     Combine,
@@ -238,7 +238,7 @@ class RunState:
         if not track.waiting:
             return []
         first = track.waiting[0]
-        if self.spec.round_size(first) == 1 and self.spec.schedule not in GROUPED:
+        if self.spec.round_size(first) == 1 and not self.spec.strategy.has_rounds:
             return [first] if not track.begun else []
         # They are sorted, so those of the round are in front: an epoch may have thousands behind them.
         return list(takewhile(lambda hop: self.spec.base(hop) == track.done, track.waiting))
@@ -253,7 +253,7 @@ class RunState:
     @property
     def to_average(self) -> list[Average]:
         """Rounds whose hops have all left a state, which nobody averages yet."""
-        if self.spec.schedule != AVERAGING:
+        if not self.spec.strategy.averages:
             return []
         found = [
             Average(mst_key, track.done)
@@ -436,9 +436,9 @@ class RunState:
         hop, track = event.hop, self.tracks[event.hop.mst_key]
         track.seconds = event.seconds
         self._finish(hop)
-        if self.spec.schedule not in GROUPED and hop.group == 1:
+        if not self.spec.strategy.has_rounds and hop.group == 1:
             self._advance(track, self.spec.left(hop), event.at)
-        elif self.spec.schedule == AVERAGING and track.ended is None:
+        elif self.spec.strategy.averages and track.ended is None:
             track.states.add(self.spec.left(hop))
             self.changed.add(hop.mst_key)
 

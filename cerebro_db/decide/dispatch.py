@@ -63,7 +63,7 @@ def next_hops(state: RunState, worker: WorkerView, held: Collection[int]) -> tup
     programs = {first.configuration.program} | state.programs.get(worker.number, set())
     taken = [first]
     # What a hop of several leaves goes to one partition each, and not to those of a round.
-    is_shared = state.spec.largest_group == 1 and not worker.only_hops
+    is_shared = state.spec.strategy.largest_group == 1 and not worker.only_hops
     if is_shared and state.longest_hop <= SHARED_SECONDS:
         share = math.ceil(len(state.going_on) / state.spec.workers.count)
         for _, track in ready:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cerebro_db.core.rounds import rows_of_round, shares_of
-from cerebro_db.core.spec import AUTO, SERVED, TRAINING, Hop
+from cerebro_db.core.rounds import rows_of_round
+from cerebro_db.core.spec import TRAINING, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import (
     Answered,
@@ -41,7 +41,7 @@ from cerebro_db.errors import CerebroError, InvalidData, OutOfMemory, PeersApart
 from cerebro_db.executors.served import ServedRounds
 from cerebro_db.executors.tasks import RoundPart, TaskWriter
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_training import (
+from cerebro_db.postgres.dialects.postgresql.training import (
     AverageOrder,
     HopMade,
     HopOrder,
@@ -373,7 +373,7 @@ class WorkerSessions:
         if size == 1 and not state.spec.is_joined(hop):
             return None
         place = hop.position % size
-        return RoundPart(place, self._rows_of(state, hop), state.spec.resets)
+        return RoundPart(place, self._rows_of(state, hop), state.spec.strategy.resets)
 
     def _share(self, state: RunState, worker: _Worker, task: Join) -> Statement:
         """The statement of a share of a round; of the last one that joins, which leaves the state."""
@@ -395,7 +395,7 @@ class WorkerSessions:
         if not task.leads:
             return self._sql.share(self._packed, order)
         members = [meeting.members[place] for place in range(len(task.hops))]
-        if spec.schedule in SERVED and not self._place.rounds.is_recorded(spec, hop):
+        if spec.strategy.has_weight_server and not self._place.rounds.is_recorded(spec, hop):
             meeting.recorded = spec.round_of(hop)
         return self._sql.lead(self._packed, order, members, meeting.recorded)
 
@@ -456,11 +456,7 @@ class WorkerSessions:
     def _group(self, state: RunState, task: Join, meeting: _Meeting) -> dict[str, Any]:
         """Description of the others for a trainer of a group."""
         size = state.tracks[task.own.mst_key].configuration.fit_params.batch_size
-        shares = (
-            shares_of(size, len(task.hops))
-            if state.spec.schedule == AUTO
-            else [size] * len(task.hops)
-        )
+        shares = state.spec.strategy.shares(size, len(task.hops))
         steps = [
             math.ceil((stop - start) / share)
             for share, (start, stop) in zip(
@@ -472,15 +468,15 @@ class WorkerSessions:
             "leads": task.leads,
             "steps": max(steps),
             "batch_size": shares[task.place],
-            "bits": state.spec.bits,
-            "is_pipelined": state.spec.is_pipelined(task.own.epoch),
+            "bits": state.spec.strategy.bits,
+            "is_pipelined": state.spec.strategy.is_pipelined(task.own.epoch),
             **self._served(state, task, steps),
         }
 
     def _served(self, state: RunState, task: Join, steps: Sequence[int]) -> dict[str, Any]:
         """Parameters of a round for its trainers, where one of them holds the weights."""
         spec, configuration = state.spec, state.tracks[task.own.mst_key].configuration
-        if spec.schedule not in SERVED:
+        if not spec.strategy.has_weight_server:
             return {}
         passes, rounds = configuration.fit_params.epochs, self._place.rounds
         told = rounds.told(spec, configuration, task.own)
@@ -491,7 +487,9 @@ class WorkerSessions:
         rows = {one.partition_key: one.rows for one in self._packed.partitions}
         size = state.tracks[hop.mst_key].configuration.fit_params.batch_size
         number, most = state.spec.round_of(hop), max(rows.values())
-        return rows_of_round(rows[hop.partition_key], most, size, number, state.spec.rounds)
+        return rows_of_round(
+            rows[hop.partition_key], most, size, number, state.spec.strategy.rounds
+        )
 
     def _average_order(self, state: RunState, worker: _Worker, task: Average) -> AverageOrder:
         """The order of an average; the tables that it uses are the worker's."""

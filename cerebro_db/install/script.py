@@ -17,7 +17,7 @@ from cerebro_db.configs.settings import OF_SUPERUSERS, described
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.install import queries, sources
 from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS
-from cerebro_db.postgres.dialects.greenplum_install import (
+from cerebro_db.postgres.dialects.greenplum6.install import (
     CATALOG_DIFFERENCES,
     CHECK_JOB,
     CHECK_MODEL,

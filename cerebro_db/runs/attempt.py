@@ -1,4 +1,4 @@
-"""One attempt to bring a run to its end: what its loop needs is put together, its tables are written."""
+"""One attempt of a driver: put together what the loop of a run needs, run it, write the output tables."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from msgspec import structs
 from cerebro_db.core.decisions import EXTEND, Decision, Extension, Request, Wanted
 from cerebro_db.core.ports import Decider
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.core.spec import ROTATION, SERVED, Configuration
+from cerebro_db.core.spec import Configuration
 from cerebro_db.core.state import RunState
 from cerebro_db.decide.search.ends import short_trials
 from cerebro_db.decide.search.guarded import Guarded, fault_of
-from cerebro_db.decide.strategies import STRATEGIES
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.direct import make_executor
 from cerebro_db.executors.served import ServedRounds
@@ -45,7 +44,6 @@ from cerebro_db.runs.report import Report
 from cerebro_db.runs.request import Limits
 from cerebro_db.runs.requests import Requests
 from cerebro_db.runs.searches.telling import SearchReport, last_line
-from cerebro_db.runs.served import check_served
 from cerebro_db.runs.setup import RunSetup
 from cerebro_db.runs.stored import check_unchanged, load_state, states_of
 from cerebro_db.runs.strategy_checks import hosts_of_peers
@@ -116,7 +114,7 @@ class Attempt:
             cache_bytes,
             settings,
             gpu_places(control, self._dialect.hosts, spec.use_gpus),
-            keeps_errors=spec.schedule == ROTATION,
+            keeps_errors=spec.strategy.drives_segments,
             functions=bool(functions),
             peers=bool(hosts),
         )
@@ -134,7 +132,9 @@ class Attempt:
             cache_bytes=cache_bytes,
             preparation=preparation,
             hosts=hosts,
-            rounds=ServedRounds(rounds_of(catalog, run.run_id) if spec.schedule in SERVED else ()),
+            rounds=ServedRounds(
+                rounds_of(catalog, run.run_id) if spec.strategy.has_weight_server else ()
+            ),
             moves_rows=setup.moves_rows,
         )
         manifest = {} if self._limits.any_version else run.manifest
@@ -157,7 +157,7 @@ class Attempt:
         """Train what is left; returns who has decided."""
         catalog, limits, clock = place.store.catalog, self._limits, time.monotonic
         place.store.before_drop = written.flush
-        executor = make_executor(place, setup.num_workers, setup.spec.schedule, self._notify)
+        executor = make_executor(place, setup.num_workers, setup.spec.strategy, self._notify)
         decider, made = self._decider, decisions_of(catalog, run.run_id)
         maker = replace(setup.maker, tick=lambda: catalog.session.tick())
         if setup.search is not None:
@@ -169,7 +169,6 @@ class Attempt:
         requests.search_ends = _search_ends(setup.search, extended, run.active, clock())
         loop = Loop(
             state=state,
-            strategy=STRATEGIES[setup.spec.schedule],
             executor=executor,
             storage=place.store,
             catalog=written,
@@ -218,8 +217,8 @@ class Attempt:
                 f"got the registered function {more[0]}; allowed: those that the run began with, "
                 f"which are {', '.join(written.functions) or 'none'}"
             )
-        spec = setup.spec
-        check_served(spec.schedule, spec.asynchrony, configurations, setup.packed)
+        table, partitions = str(setup.packed.relation.name), len(setup.packed.partitions)
+        setup.spec.strategy.check_configurations(configurations, table, partitions)
         memory_workers(catalog.session, replace(setup, probes=(*setup.probes, *configurations)))
         check_events(catalog.session, configurations)
 
@@ -262,7 +261,7 @@ def decider_of(
     maker: Maker,
     notify: Callable[[str], None],
 ) -> Decider:
-    """Whoever decides a search, with the decisions that an earlier driver has made."""
+    """The decider of a search, with the decisions of earlier drivers applied."""
     from cerebro_db.decide.search.replay import Replay
     from cerebro_db.decide.search.schedule import Schedule  # which needs NumPy
 
@@ -273,7 +272,7 @@ def decider_of(
 
 
 def _tell_fault(notify: Callable[[str], None], reason: str, error: Exception) -> None:
-    """Tell why a search ends; the traceback is for the log."""
+    """Report why a search ends; the traceback goes to the log."""
     number = secrets.token_hex(4)
     trace = "".join(traceback.format_exception(error))
     sys.stderr.write(f"Cerebro-DB: unexpected error {number}: {trace}")

@@ -142,7 +142,7 @@ def _ask(pool: SessionPool, run_id: int | None, action: str, mst_key: int | None
 
 
 def _answer(catalog: Catalog, run_id: int, request_id: int, mst_key: int | None) -> str:
-    """Wait until the driver has done what it was asked; returns the status."""
+    """Wait until the driver has answered a request; returns the status."""
     end = time.monotonic() + _ANSWER_SECONDS
     while time.monotonic() < end:
         status = catalog.run(run_id).status
@@ -218,7 +218,7 @@ def _check_going_on(run: StoredRun, allowed: Sequence[str]) -> None:
 
 
 def _stopped_run(session: Session, catalog: Catalog, run_id: int | None) -> StoredRun:
-    """A run that nobody drives, nor can until the transaction ends."""
+    """A run without a driver, locked until the transaction ends."""
     run = catalog.run(run_id)
     if run.row.lock_key is not None:
         sql = "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"

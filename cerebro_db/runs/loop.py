@@ -9,8 +9,8 @@ from typing import Any
 
 from cerebro_db.core import events
 from cerebro_db.core.decisions import PROMOTE, STOP, Cancel, Request
-from cerebro_db.core.ports import Clock, Executor, RunCatalog, StateStorage, Strategy
-from cerebro_db.core.spec import AUTO, Configuration, Hop
+from cerebro_db.core.ports import Clock, Executor, RunCatalog, StateStorage
+from cerebro_db.core.spec import Configuration, Hop
 from cerebro_db.core.state import RunState, subjects
 from cerebro_db.core.tasks import (
     Average,
@@ -34,8 +34,8 @@ from cerebro_db.core.tasks import (
     WorkerView,
     WriteEvents,
 )
-from cerebro_db.decide import callbacks, grouping, retention
-from cerebro_db.decide.plan import plan, planned_again
+from cerebro_db.decide import callbacks, retention
+from cerebro_db.decide.plan import planned_again
 from cerebro_db.errors import (
     CerebroError,
     HandedBack,
@@ -62,7 +62,6 @@ class Loop:
 
     Args:
         state: how the run stands.
-        strategy: what workers do next.
         executor: the workers.
         storage: of states.
         catalog: what is written down.
@@ -77,7 +76,6 @@ class Loop:
     def __init__(
         self,
         state: RunState,
-        strategy: Strategy,
         executor: Executor,
         storage: StateStorage,
         catalog: RunCatalog,
@@ -89,7 +87,7 @@ class Loop:
         first: Sequence[Request] = (),
     ) -> None:
         self._first = first
-        self._state, self._strategy, self._executor = state, strategy, executor
+        self._state, self._executor = state, executor
         self._storage, self._catalog, self._decisions = storage, catalog, decisions
         self._requests, self._report, self._files = requests, report, files
         self._clock = clock
@@ -149,7 +147,7 @@ class Loop:
     def _next(self, worker: WorkerView) -> Task | None:
         """The next task of a worker."""
         if worker.only_hops:
-            return self._strategy.next(self._state, worker, self._clock())
+            return self._state.spec.strategy.next(self._state, worker, self._clock())
         if self._untried:
             return Trial(tuple(self._untried))
         if self._state.combining:
@@ -157,7 +155,7 @@ class Loop:
         text = self._files.next()
         if text is not None:
             return WriteEvents(text)
-        return self._strategy.next(self._state, worker, self._clock())
+        return self._state.spec.strategy.next(self._state, worker, self._clock())
 
     def _is_wanted(self, task: Task) -> bool:
         """True if there is anything to score; if not, that is done at once."""
@@ -181,16 +179,16 @@ class Loop:
 
     def _plan(self) -> None:
         """Plan and store what comes next, before any of it is begun."""
-        hops = plan(self._state)
+        strategy = self._state.spec.strategy
+        hops = strategy.plan(self._state)
         if not hops:
             return
-        is_chosen = self._state.spec.schedule == AUTO
-        reasons = grouping.explained(self._state, hops) if is_chosen else {}
+        reasons = strategy.reasons(self._state, hops)
         self._catalog.planned(hops, reasons)
         self._state.apply(events.Planned(tuple(hops)))
-        if self._state.spec.largest_group > 1:
+        if strategy.largest_group > 1:
             for reason in reasons.values():
-                self._report.notify(f"strategy auto, {reason}")
+                self._report.notify(f"strategy {strategy.name}, {reason}")
 
     def _decide(self) -> None:
         """Change the set of configurations, as long as somebody wants to."""

@@ -123,7 +123,7 @@ def _write_tables(
     stopped: Collection[int],
     earlier: _Earlier,
 ) -> None:
-    """Make the tables; ``ends`` tells where the configurations have ended that have a model."""
+    """Make the output tables; ``ends`` has where each configuration with a model has ended."""
     _write_models(catalog, dialect, setup, store, ends)
     for table, aside in earlier.kept:  # where a configuration failed, its earlier model stays
         catalog.execute(f"INSERT INTO {table.sql} SELECT * FROM {aside.sql}")

@@ -22,7 +22,7 @@ def open_run(epochs: int = 2) -> RunState:
 
 
 def replanned(state: RunState) -> RunState:
-    return planned(state, plans.plan(state))
+    return planned(state, state.spec.strategy.plan(state))
 
 
 def train(state: RunState, mst_key: int, epochs: int = 1) -> None:
@@ -46,7 +46,7 @@ def test_the_plan_of_a_run_without_decisions_is_that_of_its_configurations() -> 
     hops = [hop for epoch in (1, 2) for hop in plan_epoch({1: 1.0, 2: 5.0}, [0, 1], 7, epoch)]
     waiting = [hop for track in state.tracks.values() for hop in track.waiting]
     assert sorted(waiting) == sorted(hops)
-    assert plans.plan(state) == []
+    assert state.spec.strategy.plan(state) == []
 
 
 def test_a_run_is_complete_when_all_are_trained_and_scored() -> None:
@@ -209,7 +209,7 @@ def test_the_same_events_make_the_same_state() -> None:
     assert (again.decisions, again.trained, again.cohorts) == (
         state.decisions, state.trained, state.cohorts,
     )  # fmt: skip
-    assert plans.plan(again) == plans.plan(state) == []
+    assert again.spec.strategy.plan(again) == state.spec.strategy.plan(state) == []
 
 
 @pytest.mark.parametrize("epoch", [1, 2])

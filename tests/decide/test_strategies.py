@@ -6,24 +6,28 @@ import pytest
 from run_states import planned, run_state, view
 
 from cerebro_db.core import events
-from cerebro_db.core.spec import ALLREDUCE, AVERAGING, TASK, Asynchrony, Hop, RunSpec
+from cerebro_db.core.spec import Hop, RunSpec
 from cerebro_db.core.state import RunState
-from cerebro_db.core.strategies import KINDS, StrategyKind, parse_strategy
+from cerebro_db.core.strategies import Asynchrony, Strategy
 from cerebro_db.core.tasks import Average, Join, Score, Task, Train
-from cerebro_db.decide import plan as plans
 from cerebro_db.decide import retention
-from cerebro_db.decide.strategies import STRATEGIES
+from cerebro_db.decide.strategies import STRATEGIES, parse_strategy
+from cerebro_db.decide.strategies.allreduce import AllReduce
+from cerebro_db.decide.strategies.averaging import Averaging
+from cerebro_db.decide.strategies.task import WholeTask
 from cerebro_db.errors import InvalidArgument
 
 
-def begun(strategy: str, costs: dict[int, float], workers: int = 2, **more: object) -> RunState:
-    state = run_state(costs, [0, 1], workers=workers, epochs=2, schedule=strategy, **more)  # type: ignore[arg-type]
-    return planned(state, plans.plan(state))
+def begun(
+    strategy: Strategy, costs: dict[int, float], workers: int = 2, **more: object
+) -> RunState:
+    state = run_state(costs, [0, 1], workers=workers, epochs=2, strategy=strategy, **more)  # type: ignore[arg-type]
+    return planned(state, state.spec.strategy.plan(state))
 
 
 def take(state: RunState, worker: int, *kept: int) -> Task | None:
     """What a worker takes, which it has then."""
-    task = STRATEGIES[state.spec.schedule].next(state, view(worker, *kept), 0.0)
+    task = state.spec.strategy.next(state, view(worker, *kept), 0.0)
     if task is not None:
         state.apply(events.Submitted(worker, task))
     return task
@@ -45,12 +49,12 @@ def tidy(state: RunState) -> None:
     """What is done beside training: scores, the plan, states that go."""
     for epoch, pending in list(state.pending.items()):
         state.apply(events.Scored(epoch, tuple(pending.mst_keys)))
-    state.apply(events.Planned(tuple(plans.plan(state))))
+    state.apply(events.Planned(tuple(state.spec.strategy.plan(state))))
     state.apply(events.Discarded(retention.useless(state, state.tracks)))
 
 
 def test_a_worker_stays_with_its_configuration() -> None:
-    state = begun(TASK, {1: 1.0, 2: 5.0, 3: 1.0})
+    state = begun(WholeTask(), {1: 1.0, 2: 5.0, 3: 1.0})
     taken: dict[int, list[int]] = {0: [], 1: []}
     while state.tracks[3].done < 4:
         for worker in (0, 1):
@@ -64,7 +68,7 @@ def test_a_worker_stays_with_its_configuration() -> None:
 
 
 def test_hops_of_a_round_begin_together_and_end_in_one_state() -> None:
-    state = begun(AVERAGING, {1: 1.0}, rounds=2)
+    state = begun(Averaging(rounds=2), {1: 1.0})
     assert [hop.partition_key for hop in state.tracks[1].waiting] == [0, 1] * 4
     assert take(state, 0, 1) == Train((Hop(1, 1, 1, 1),))  # whose partition it has in memory
     assert take(state, 1) == Train((Hop(1, 1, 0, 0),))
@@ -83,7 +87,7 @@ def test_hops_of_a_round_begin_together_and_end_in_one_state() -> None:
 
 
 def test_a_run_is_over_when_its_last_round_is_averaged() -> None:
-    state = begun(AVERAGING, {1: 1.0, 2: 2.0})
+    state = begun(Averaging(), {1: 1.0, 2: 2.0})
     told = []
     while not state.is_complete:
         for worker in (0, 1):
@@ -100,7 +104,7 @@ def test_a_run_is_over_when_its_last_round_is_averaged() -> None:
 
 
 def test_who_failed_is_not_averaged() -> None:
-    state = begun(AVERAGING, {1: 1.0})
+    state = begun(Averaging(), {1: 1.0})
     take(state, 0)
     take(state, 1)
     end(state, 0)
@@ -111,7 +115,7 @@ def test_who_failed_is_not_averaged() -> None:
 
 
 def test_a_round_goes_on_with_the_parts_that_are_there() -> None:
-    state = run_state({1: 1.0}, [0, 1], workers=2, epochs=2, schedule=AVERAGING)
+    state = run_state({1: 1.0}, [0, 1], workers=2, epochs=2, strategy=Averaging())
     state.apply(events.Restored(1, 2, 2, frozenset({2, -4})))
     planned(state, [Hop(1, epoch, key, key) for epoch in (1, 2) for key in (0, 1)])
     assert take(state, 0) == Train((Hop(1, 2, 0, 0),))
@@ -121,7 +125,7 @@ def test_a_round_goes_on_with_the_parts_that_are_there() -> None:
 
 def test_the_hops_of_a_round_are_found_among_thousands(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever looks for them does not go through all that is planned."""
-    state = begun(AVERAGING, {1: 1.0}, rounds=2000)
+    state = begun(Averaging(rounds=2000), {1: 1.0})
     looked_at: list[Hop] = []
     base = RunSpec.base
     monkeypatch.setattr(RunSpec, "base", lambda spec, hop: looked_at.append(hop) or base(spec, hop))
@@ -132,7 +136,7 @@ def test_the_hops_of_a_round_are_found_among_thousands(monkeypatch: pytest.Monke
 
 
 def test_a_round_that_is_made_together_waits_for_as_many_workers() -> None:
-    state = begun(ALLREDUCE, {1: 1.0, 2: 5.0}, workers=3)
+    state = begun(AllReduce(), {1: 1.0, 2: 5.0}, workers=3)
     second, first = state.ready(state.tracks[1]), state.ready(state.tracks[2])
     assert take(state, 0, 1) == Join(
         tuple(first), 1, leads=False
@@ -152,7 +156,7 @@ def test_a_round_that_is_made_together_waits_for_as_many_workers() -> None:
 
 
 def test_who_has_joined_is_joined_before_anything_else_is_done() -> None:
-    state = begun(ALLREDUCE, {1: 1.0, 2: 1.0}, workers=4, frequency=1)
+    state = begun(AllReduce(), {1: 1.0, 2: 1.0}, workers=4, frequency=1)
     tasks = [take(state, worker) for worker in range(4)]
     assert [(one.own.mst_key, one.leads) for one in tasks if isinstance(one, Join)] == [
         (1, False), (1, True), (2, False), (2, True),
@@ -160,7 +164,7 @@ def test_who_has_joined_is_joined_before_anything_else_is_done() -> None:
 
 
 def test_a_round_that_has_failed_is_joined_by_nobody_and_can_be_made_again() -> None:
-    state = begun(ALLREDUCE, {1: 1.0}, workers=2)
+    state = begun(AllReduce(), {1: 1.0}, workers=2)
     task = take(state, 0)
     assert isinstance(task, Join)
     state.apply(events.Returned(0))
@@ -203,8 +207,12 @@ def test_wrong_strategies(name: str, params: str | None, told: str) -> None:
         parse_strategy(name, params)
     assert told in caught.value.message
     # The hint is of the strategy that was asked for, and right.
-    is_known = name in KINDS
-    assert caught.value.hint == KINDS[name].hint if is_known else "'hopper'" in caught.value.hint
+    is_known = name in STRATEGIES
+    assert (
+        caught.value.hint == STRATEGIES[name].hint()
+        if is_known
+        else "'hopper'" in caught.value.hint
+    )
 
 
 def test_parameters_of_no_strategy_are_listed_once() -> None:
@@ -214,13 +222,6 @@ def test_parameters_of_no_strategy_are_listed_once() -> None:
         caught.value.message
         == "strategy_params of pipe: got 'width'; allowed: rounds, warm_up, bits"
     )
-
-
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_examples_are_allowed(kind: StrategyKind) -> None:
-    assert bool(kind.example) == bool(kind.parameters)
-    assert bool(parse_strategy(kind.name, kind.example).text) == bool(kind.parameters)
-    assert repr(kind.name) in kind.hint
 
 
 @pytest.mark.parametrize(

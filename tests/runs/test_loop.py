@@ -14,7 +14,7 @@ from cerebro_db.configs.grids.parameters import parse_fit_params
 from cerebro_db.core import events
 from cerebro_db.core.decisions import promote
 from cerebro_db.core.events import Decided
-from cerebro_db.core.spec import ALLREDUCE, AUTO, AVERAGING, HOPPER, ROTATION, TASK, Hop, Workers
+from cerebro_db.core.spec import Hop, Workers
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import (
     Answered,
@@ -35,7 +35,7 @@ from cerebro_db.core.tasks import (
     Trained,
     WorkerView,
 )
-from cerebro_db.decide.strategies import STRATEGIES
+from cerebro_db.decide.strategies.auto import Auto
 from cerebro_db.errors import HandedBack, TrainerLost
 from cerebro_db.postgres.sessions import StatementFailed
 from cerebro_db.runs.loop import Loop
@@ -207,7 +207,7 @@ class Nothing:
 def run(
     workers: int,
     seed: int,
-    schedule: str = HOPPER,
+    strategy: str = "hopper",
     decisions: Any = None,
     fails: int | None = None,
     costs: int = 6,
@@ -223,15 +223,14 @@ def run(
         validation=[0],
         is_open=decisions is not None,
         workers=Workers(workers, most_hops=4),
-        schedule=schedule,
+        strategy=strategy,
     )
     executor = executor or Counting(workers, seed, fails)
-    written, strategy = Written(), STRATEGIES[schedule]
+    written = Written()
     anything: Any = written
     report = Report(state, lambda line: None, lambda: 0.0)
     loop = Loop(
         state=state,
-        strategy=strategy,
         executor=executor,
         storage=anything,
         catalog=anything,
@@ -254,7 +253,7 @@ def test_number_and_speed_of_workers_do_not_show(decisions: Any) -> None:
         other, theirs, _ = run(workers, seed, decisions=decisions)
         assert other.made == first.made
         assert theirs.losses == written.losses
-    other, theirs, _ = run(1, 5, ROTATION, decisions)
+    other, theirs, _ = run(1, 5, "rotation", decisions)
     assert other.made == first.made
     assert theirs.losses == written.losses
 
@@ -266,7 +265,7 @@ def test_budgets_are_kept() -> None:
     assert {track.budget for track in state.tracks.values()} == {1, 3}
 
 
-@pytest.mark.parametrize("schedule", [HOPPER, ROTATION])
+@pytest.mark.parametrize("schedule", ["hopper", "rotation"])
 def test_who_fails_leaves_the_others_alone(schedule: str) -> None:
     undisturbed, _, _ = run(1, 0, schedule)
     executor, written, state = run(1, 0, schedule, fails=2)
@@ -277,19 +276,19 @@ def test_who_fails_leaves_the_others_alone(schedule: str) -> None:
     assert {key for key, _, _ in written.losses} == {1, 3, 4, 5, 6}
 
 
-@pytest.mark.parametrize("schedule", [HOPPER, AVERAGING])
+@pytest.mark.parametrize("schedule", ["hopper", "averaging"])
 def test_direct_workers_that_fail_do_not_show(schedule: str) -> None:
     first, written, _ = run(1, 0, schedule)
     for seed in range(5):
         other, theirs, state = run(2, seed, schedule, executor=Unreliable(2, seed))
         made = {key: sorted(hops) for key, hops in other.made.items()}
         assert made == {key: sorted(hops) for key, hops in first.made.items()}
-        assert schedule == AVERAGING or other.made == first.made
+        assert schedule == "averaging" or other.made == first.made
         assert theirs.losses == written.losses
         assert not state.ended
 
 
-@pytest.mark.parametrize("schedule", [TASK, AVERAGING, ALLREDUCE])
+@pytest.mark.parametrize("schedule", ["task", "averaging", "allreduce"])
 def test_other_strategies_make_every_hop_once_whoever_works(schedule: str) -> None:
     every = [(epoch, key) for epoch in (1, 2) for key in range(3)]
     _, first, _ = run(3, 0, schedule)
@@ -301,7 +300,7 @@ def test_other_strategies_make_every_hop_once_whoever_works(schedule: str) -> No
         assert written.losses == first.losses
 
 
-@pytest.mark.parametrize("schedule", [AVERAGING, ALLREDUCE])
+@pytest.mark.parametrize("schedule", ["averaging", "allreduce"])
 def test_a_round_that_fails_leaves_the_others_alone(schedule: str) -> None:
     for seed in range(3):
         executor, written, _ = run(7, seed, schedule, fails=2)
@@ -320,8 +319,8 @@ def large(workers: int) -> RunState:
         params = parse_fit_params(fit)
         ones.append(replace(one, fit_text=fit, fit_params=params, budget=8, goal="min"))
     spec = run_state(
-        {}, range(8), epochs=8, frequency=1, workers=workers, schedule=AUTO,
-        processors=8, largest_group=8,
+        {}, range(8), epochs=8, frequency=1, workers=workers, 
+        strategy=Auto(processors=8, group=8),
     ).spec  # fmt: skip
     return RunState(spec, ones)
 
@@ -330,7 +329,7 @@ def large(workers: int) -> RunState:
 def test_choices_do_not_depend_on_who_works_how_fast(fails: int | None) -> None:
     found = []
     for workers, seed in ((8, 1), (8, 2), (9, 3), (16, 4)):
-        executor, written, state = run(workers, seed, AUTO, fails=fails, state=large(workers))
+        executor, written, state = run(workers, seed, "auto", fails=fails, state=large(workers))
         groups = {
             key: {hop.epoch: hop.group for hop in executor.hops if hop.mst_key == key}
             for key in (1, 2, 3)

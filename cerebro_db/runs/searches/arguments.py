@@ -14,7 +14,8 @@ from cerebro_db.core.search_texts import (
     parse_method,
     parse_objectives,
 )
-from cerebro_db.core.spec import EVERY_HOP, HOPPER, Space
+from cerebro_db.core.spec import EVERY_HOP, Space
+from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.one_model import refuse_objects
 from cerebro_db.postgres.relations import CallerPath
@@ -63,7 +64,7 @@ class SearchArguments:
     concurrency: int | None = None
     deterministic: bool | None = True
     durability: str | None = EVERY_HOP
-    schedule: str | None = HOPPER
+    schedule: str | None = DEFAULT
     replace: bool | None = False
     search_path: CallerPath | None = None
     cores: int = 1

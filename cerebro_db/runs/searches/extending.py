@@ -12,13 +12,12 @@ from cerebro_db.core.decisions import EXTEND, FINISH, Decision, Extension
 from cerebro_db.core.search import UNLIMITED, SearchSpec
 from cerebro_db.core.search_texts import parse_more
 from cerebro_db.core.state import RunState
-from cerebro_db.decide.plan import epoch_of
 from cerebro_db.decide.search.guarded import fault_of
 from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.control import control_session, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_training import StateTables
+from cerebro_db.postgres.dialects.postgresql.training import StateTables
 from cerebro_db.postgres.records import decisions_of
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.states import StateStore
@@ -216,7 +215,7 @@ def _firsts(state: RunState, ends: Mapping[int, int]) -> dict[int, dict[int, int
     found: dict[int, dict[int, int]] = defaultdict(dict)
     for key, epoch in ends.items():
         cohort = state.tracks[key].configuration.cohort
-        hops = epoch_of(state, cohort, epoch + 1)
+        hops = state.spec.strategy.epoch(state, cohort, epoch + 1)
         found[epoch][key] = next(hop.partition_key for hop in hops if hop.mst_key == key)
     return found
 

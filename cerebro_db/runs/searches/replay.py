@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from cerebro_db.core.spec import GROUPS, PARAMETER_SERVER, SERVED
-from cerebro_db.core.strategies import parse_strategy
+from cerebro_db.decide.strategies import STRATEGIES, listed, parse_strategy
 from cerebro_db.errors import InvalidArgument, NotPermitted, WrongRunStatus
 from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.control import control_session
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
+from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_output
 from cerebro_db.postgres.records import decisions_of
@@ -77,7 +76,7 @@ def replay(
     ) -> tuple[QualifiedName, RunSetup]:
         before = load_setup(session, dialect, run, has_states=False)
         if before.search is None:
-            check_enough(row.schedule, request.num_workers, before.packed)
+            check_enough(before.spec.strategy, request.num_workers, before.packed)
         else:
             search = structs.replace(before.search, replays=decisions)
             before = replace(before, search=search, configurations=(), selection=None)
@@ -137,10 +136,11 @@ def _check_order_is_recorded(run: StoredRun, *, is_changed: bool) -> None:
     """
     row, what = run.row, f"run_id: got {run.run_id}"
     chosen = parse_strategy(row.schedule, row.strategy_params)
-    if row.schedule not in SERVED or not chosen.asynchrony.is_any:
+    if not chosen.asynchrony.is_any:
+        servers = [one.name for one in STRATEGIES.values() if one.has_weight_server]
         raise InvalidArgument(
             f"{what}, a run with strategy := {row.schedule!r}, of which no order is recorded; allowed: a search, "
-            f"or a run whose workers did not wait for each other, with {PARAMETER_SERVER!r} or {GROUPS!r}",
+            f"or a run whose workers did not wait for each other, with {listed(servers)}",
             hint="the same call gives the same results: cerebro.runs shows what was asked for",
         )
     if run.status != "finished":

@@ -18,7 +18,6 @@ from cerebro_db.core.search import UNLIMITED, Aim, Budget, EarlyStopping, Object
 from cerebro_db.core.search_texts import monitors_of_aims
 from cerebro_db.core.spec import (
     EVERY_HOP,
-    HOPPER,
     TRAINING,
     VALIDATION,
     Architecture,
@@ -36,12 +35,13 @@ from cerebro_db.decide.search.methods import (
 )
 from cerebro_db.decide.search.sampling import check_sampler
 from cerebro_db.decide.search.space import Explorer
+from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.architectures import limits_of, load_architectures
 from cerebro_db.models.fit_checks import check_alike, target_facts, with_counts
 from cerebro_db.models.selection import Suiting, check_layers
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
+from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import CallerPath, find
@@ -94,7 +94,7 @@ class SearchRequest:
     random_state: int | None = None
     num_workers: int | None = None
     durability: str | None = EVERY_HOP
-    schedule: str | None = HOPPER
+    schedule: str | None = DEFAULT
     replace: bool | None = False
     search_path: CallerPath | None = None
     cores: int = 1
