@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from cerebro_db.core import events
-from cerebro_db.core.decisions import Asked
+from cerebro_db.core.decisions import PROMOTE, STOP, Cancel, Request
 from cerebro_db.core.ports import Clock, Executor, RunCatalog, StateStorage
 from cerebro_db.core.spec import Configuration, Hop
 from cerebro_db.core.state import RunState, subjects
@@ -84,7 +84,7 @@ class Loop:
         report: Report,
         files: EventFiles,
         clock: Clock,
-        first: Sequence[Asked] = (),
+        first: Sequence[Request] = (),
     ) -> None:
         self._first = first
         self._state, self._executor = state, executor
@@ -198,15 +198,12 @@ class Loop:
     def _decided(self, decided: Iterable[events.Decided]) -> None:
         """Do what follows from decisions that were stored, and applied."""
         for one in decided:
-            match one:
-                case events.Added(configurations):
-                    self._untried += self._to_try(configurations)
-                case events.Cloned(configuration):
-                    self._untried += self._to_try([configuration])
-                case events.Stopped(mst_key, epoch, reason):
-                    self._stop(mst_key, epoch, reason)
-                case events.Promoted(mst_key):
-                    self._take_up(mst_key)
+            self._untried += self._to_try(one.configurations)
+            decision = one.decision
+            if decision.action == STOP:
+                self._stop(decision.only.mst_key, decision.only.epochs, decision.reason)
+            elif decision.action == PROMOTE:
+                self._take_up(decision.only.mst_key)
         self._plan()
         self._discard()
 
@@ -236,10 +233,10 @@ class Loop:
             self._state.apply(events.Planned(tuple(hops)))
             self._judge([mst_key])
 
-    def _follow(self, request: Asked) -> None:
+    def _follow(self, request: Request) -> None:
         """Do what someone asks for, or tell why not."""
         try:
-            if request.action == "cancel":
+            if isinstance(request.wanted, Cancel):
                 self._cancel(request.mst_key, request.who)
                 self._requests.done(request.request_id)
                 return

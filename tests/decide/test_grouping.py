@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from run_states import configuration, run_state
+from run_states import configuration, joined, run_state
 
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.core import events
@@ -153,7 +153,7 @@ def added(count: int, fit: str = "batch_size=256", **more: Any) -> RunState:
     strategy = Auto(processors=4, group=4).with_speeds(speeds)
     state = run_state({}, range(4), workers=4, epochs=10, frequency=1, strategy=strategy, **more)
     ones = [replace(costly(key), fit_text=fit) for key in range(1, count + 1)]
-    state.apply(events.Added(tuple(ones)))
+    state.apply(joined(tuple(ones)))
     state.decisions = 0
     return state
 
