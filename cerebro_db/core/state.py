@@ -16,7 +16,7 @@ from cerebro_db.core.spec import TRAINING, Configuration, Hop, Program, RunSpec
 from cerebro_db.core.tasks import (
     Average,
     Combine,
-    Join,
+    Participate,
     Scan,
     Score,
     ScoringGroup,
@@ -218,7 +218,7 @@ class RunState:
     @property
     def is_training(self) -> bool:
         """True if a worker trains."""
-        return any(isinstance(task, Train | Step | Join) for task in self.tasks.values())
+        return any(isinstance(task, Train | Step | Participate) for task in self.tasks.values())
 
     @property
     def longest_hop(self) -> float:
@@ -411,7 +411,7 @@ class RunState:
                 self._scan_begun(scan)
         elif isinstance(task, Combine):
             self.combining.remove(task)
-        elif isinstance(task, Join):
+        elif isinstance(task, Participate):
             self._begin(task.own, event.worker)
         elif isinstance(task, Train | Step):
             for hop in task.hops:
@@ -484,7 +484,7 @@ class RunState:
         match task:
             case Train(hops) | Step(hops):
                 self.alone += hops
-            case Join(hops):
+            case Participate(hops):
                 self._put_back(hops)
             case Score(scans):
                 for scan in scans:
@@ -614,7 +614,7 @@ def _put(keys: set[int], mst_key: int, is_in: bool) -> None:
 def subjects(task: Task | None) -> tuple[Hashable, ...]:
     """Parts of a task that are done again, and counted, one by one."""
     match task:
-        case Train(hops) | Step(hops) | Join(hops):
+        case Train(hops) | Step(hops) | Participate(hops):
             return hops
         case Score(scans):
             return scans

@@ -18,9 +18,9 @@ from cerebro_db.core.tasks import (
     Combine,
     Failure,
     HopResult,
-    Join,
     Measures,
     Outcome,
+    Participate,
     Ready,
     Scan,
     Score,
@@ -174,7 +174,7 @@ class Loop:
         self._state.apply(events.Submitted(worker, task))
         if isinstance(task, Trial):
             self._untried = []
-        elif isinstance(task, Train | Step | Join):
+        elif isinstance(task, Train | Step | Participate):
             self._plan()
 
     def _plan(self) -> None:
@@ -252,7 +252,7 @@ class Loop:
     # -- taking results ------------------------------------------------------------------------
     def _take(self, outcome: Outcome) -> None:
         self._state.apply(events.Returned(outcome.worker))
-        if isinstance(outcome.task, Join):
+        if isinstance(outcome.task, Participate):
             self._joined(outcome, outcome.task.hops)
             return
         match outcome.result:
@@ -299,7 +299,7 @@ class Loop:
             ):  # else whoever is the cause ends by itself
                 for worker in self._workers_of(hops[0].mst_key):
                     self._executor.cancel(worker)
-        under_way = [task for task in self._state.tasks.values() if isinstance(task, Join)]
+        under_way = [task for task in self._state.tasks.values() if isinstance(task, Participate)]
         if any(task.hops == hops for task in under_way):
             return
         failures = [one.result for one in shares if isinstance(one.result, Failure)]
@@ -318,7 +318,7 @@ class Loop:
 
     def _round_failed(self, hops: tuple[Hop, ...], failure: Failure) -> None:
         """A round whose hops were to be made together has left nothing."""
-        task = Join(hops, 0, leads=True)
+        task = Participate(hops, 0, is_root=True)
         track = self._state.tracks[hops[0].mst_key]
         is_lost = failure.sqlstate in _LOSSES
         if track.is_alive and is_lost and not self._state.losses[hops[0]]:
@@ -481,7 +481,8 @@ class Loop:
         return [
             worker
             for worker, task in self._state.tasks.items()
-            if isinstance(task, Train | Join) and {hop.mst_key for hop in task.hops} == {mst_key}
+            if isinstance(task, Train | Participate)
+            and {hop.mst_key for hop in task.hops} == {mst_key}
         ]
 
     def _end(self, mst_key: int, status: str, error: str) -> None:

@@ -15,7 +15,7 @@ from cerebro_db.core.rounds import shares_of
 from cerebro_db.core.spec import Architecture, Configuration, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import Speeds
-from cerebro_db.core.tasks import Join, Task, Train
+from cerebro_db.core.tasks import Participate, Task, Train
 from cerebro_db.decide import grouping
 from cerebro_db.decide import plan as plans
 from cerebro_db.decide.cost import hop_seconds, joined_step_seconds, step_seconds
@@ -171,7 +171,7 @@ def make(state: RunState, mst_key: int) -> None:
         for worker, hop in enumerate(hops):
             task: Task = Train((hop,))
             if hop.group > 1:
-                task = Join(tuple(hops), worker, leads=worker == len(hops) - 1)
+                task = Participate(tuple(hops), worker, is_root=worker == len(hops) - 1)
             state.apply(events.Submitted(worker, task))
         for worker, hop in enumerate(hops):
             state.apply(events.Returned(worker))
@@ -262,8 +262,8 @@ def test_a_round_begins_when_there_are_workers_for_all_of_it() -> None:
     strategy = state.spec.strategy
     for worker in range(4):
         task = strategy.next(state, view(worker), 0.0)
-        assert isinstance(task, Join)
-        assert (task.own.mst_key, task.leads) == (1 + worker // 2, worker % 2 == 1)
+        assert isinstance(task, Participate)
+        assert (task.own.mst_key, task.is_root) == (1 + worker // 2, worker % 2 == 1)
         state.apply(events.Submitted(worker, task))
     state.apply(events.Returned(0))
     assert strategy.next(state, view(0), 0.0) is None

@@ -23,8 +23,8 @@ from cerebro_db.core.tasks import (
     Combine,
     Failure,
     HopResult,
-    Join,
     Outcome,
+    Participate,
     Ready,
     Result,
     Score,
@@ -79,15 +79,17 @@ class Counting:
         yield Outcome(worker, task, Ready([{}]) if task is None else self._result(task))
 
     def cancel(self, worker: int) -> None:
-        assert isinstance(self._tasks[worker], Join)  # which fails as the others of its round do
+        assert isinstance(
+            self._tasks[worker], Participate
+        )  # which fails as the others of its round do
 
     def _result(self, task: Task) -> Result:
         match task:
             case Average():
                 return Averaged()
-            case Join(hops, leads=False) if hops[0].mst_key != self._fails:
+            case Participate(hops, is_root=False) if hops[0].mst_key != self._fails:
                 return Trained(())
-            case Train(hops) | Step(hops) | Join(hops):
+            case Train(hops) | Step(hops) | Participate(hops):
                 if any(hop.mst_key == self._fails for hop in hops):
                     error = StatementFailed("division by zero", "22012", None, None)
                     return Failure(error.message, error.sqlstate, error.hint, error)
