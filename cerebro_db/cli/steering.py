@@ -116,11 +116,11 @@ def extend(
     as_json: AsJson = False,
 ) -> None:
     """Goes on with a search that has ended, like cerebro_extend, with its driver in this process."""
-    from cerebro_db.runs.searches import again as search_again
+    from cerebro_db.runs.searches.extending import extend as extend_search
 
     client = client_of(dsn)
     with cancellable():
-        search_again.extend(
+        extend_search(
             client.pool, client.dialect, run_id, params, max_epochs, max_configs, max_seconds,
             to_stderr if as_json else show,
         )  # fmt: skip
@@ -129,13 +129,13 @@ def extend(
 
 def replay(request: Callable[..., ReplayRequest], dsn: str, as_json: bool) -> None:
     """Makes a run again by what it has recorded, like cerebro_replay, with its driver in this process."""
-    from cerebro_db.runs.searches import again as search_again
+    from cerebro_db.runs.searches.replay import replay as replay_run
 
     client = client_of(dsn)
     asked = request(search_path=client.search_path, cores=client.cores)
     with cancellable():
         line = to_stderr if as_json else show
-        repeated = search_again.replay(client.pool, client.dialect, asked, line)
+        repeated = replay_run(client.pool, client.dialect, asked, line)
     end(client, repeated, as_json)
 
 

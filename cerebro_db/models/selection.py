@@ -6,13 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import structs
+
 from cerebro_db.configs.architectures.architecture import check_architecture, with_dropout
 from cerebro_db.configs.architectures.freezing import parse_freeze, with_frozen
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.grids import model_selection
 from cerebro_db.configs.grids.grid import Choices, Grid, parse_compile_grid, told_of_metrics
-from cerebro_db.configs.grids.model_selection import ConfigurationText, Suits
-from cerebro_db.configs.grids.parameters import CompileParams, parse_compile_params
+from cerebro_db.configs.grids.model_selection import Suits
+from cerebro_db.configs.grids.parameters import (
+    CompileParams,
+    ConfigurationText,
+    parse_compile_params,
+)
 from cerebro_db.errors import (
     CerebroError,
     InvalidArchitecture,
@@ -21,6 +27,7 @@ from cerebro_db.errors import (
     WrongObjectType,
 )
 from cerebro_db.models.architectures import limits_of
+from cerebro_db.models.object_tables import ObjectTable, object_table
 from cerebro_db.postgres import libraries
 from cerebro_db.postgres.control import lock
 from cerebro_db.postgres.names import QualifiedName
@@ -36,7 +43,6 @@ from cerebro_db.postgres.relations import (
 )
 from cerebro_db.postgres.sessions import Session, Tick
 from cerebro_db.postgres.table_kinds import CONFIGURATIONS
-from cerebro_db.requests.declared import refuse_objects
 from cerebro_db.requests.models import GridRequest, ListRequest
 
 ROLE = "model_selection_table"
@@ -61,6 +67,17 @@ class Selected:
 def _appends(request: GridRequest | ListRequest) -> bool:
     """True if an existing table gets more rows."""
     return isinstance(request, GridRequest) and not request.replace
+
+
+def _with_functions(
+    request: GridRequest | ListRequest, objects: ObjectTable
+) -> GridRequest | ListRequest:
+    """The request with the names of registered functions in it."""
+    if isinstance(request, GridRequest):
+        grid = request.compile_params_grid and objects.in_grid(request.compile_params_grid)
+        return structs.replace(request, compile_params_grid=grid, object_table=objects.name)
+    texts = [text and objects.in_params(text) for text in request.compile_params_list or ()]
+    return structs.replace(request, compile_params_list=texts, object_table=objects.name)
 
 
 def _configurations(
@@ -99,7 +116,9 @@ def select(session: Session, request: GridRequest | ListRequest) -> Selected:
     """
     require_text(request.model_arch_table, "model_arch_table")
     require_text(request.model_selection_table, ROLE)
-    refuse_objects(request.object_table)
+    objects = object_table(session, request.object_table)
+    if objects is not None:
+        request = _with_functions(request, objects)
     rows = _configurations(request, session.tick)
     models = find(session, request.model_arch_table, "model_arch_table")
     texts = _check_models(session, models, rows)
@@ -318,9 +337,10 @@ def _written(
     if found is None:
         with replaced(session, _outputs(name, request, models)):
             session.run(libraries.create_selection(name))
-            session.run(libraries.create_selection_summary(summary), (str(models.name),))
+            values = (str(models.name), request.object_table)
+            session.run(libraries.create_selection_summary(summary), values)
     else:
-        _check_selection(session, found, models)
+        _check_selection(session, found, models, request.object_table)
     columns = (
         [row.model_id for row in rows],
         [row.compile_params for row in rows],
@@ -329,7 +349,9 @@ def _written(
     return int(session.run(libraries.add_configurations(name), columns)[0][0])
 
 
-def _check_selection(session: Session, found: Relation, models: Relation) -> None:
+def _check_selection(
+    session: Session, found: Relation, models: Relation, objects: str | None
+) -> None:
     """The table is a selection of the same architectures; a summary that was dropped is made anew."""
     missing = [name for name in libraries.SELECTION_COLUMNS if not found.has(name)]
     if found.kind not in ("r", "p") or missing:
@@ -339,7 +361,7 @@ def _check_selection(session: Session, found: Relation, models: Relation) -> Non
     try:
         find(session, str(summary), ROLE)
     except UndefinedTable:
-        session.run(libraries.create_selection_summary(summary), (str(models.name),))
+        session.run(libraries.create_selection_summary(summary), (str(models.name), objects))
         return
     names = session.run(libraries.selected_architectures(summary))
     if len(names) != 1 or find(session, names[0][0], "model_arch_table").oid != models.oid:

@@ -246,20 +246,6 @@ class Request(msgspec.Struct, dict=True):
         return {name: getattr(self, name) for name in names if name not in OF_CALLS}
 
 
-def refuse_objects(object_table: str | None) -> None:
-    """There is no table of Python objects to read functions from.
-
-    Raises:
-        InvalidArgument: one is named.
-    """
-    if object_table is not None:
-        raise InvalidArgument(
-            f"object_table: got {shown(object_table)}; allowed: NULL, as objects of Python are not "
-            "read from tables",
-            hint="the accuracy among the k best needs none: metrics=['top_3_accuracy'], for any k",
-        )
-
-
 class Overload(msgspec.Struct, frozen=True):
     """A function with another type of one argument, up to which all must be given, so that a call is not ambiguous.
 
@@ -279,7 +265,6 @@ class Function(msgspec.Struct, frozen=True, dict=True):
         out: columns that it returns.
         entry: module and function below ``cerebro_db.server`` that does it; None where it has a body of its own.
         by: ``driver``, or ``trainer`` of the session.
-        values: Python of arguments that are not handed over as they are.
         body: Python of the body, where that calls no entry.
         volatility: STABLE or IMMUTABLE; empty for VOLATILE.
         job: whether jobs may call it, and what they must know.
@@ -292,7 +277,6 @@ class Function(msgspec.Struct, frozen=True, dict=True):
     out: str = ""
     entry: str | None = None
     by: str = "driver"
-    values: Mapping[str, str] = {}
     body: str | None = None
     volatility: str = ""
     job: Job | Unscheduled = Job()

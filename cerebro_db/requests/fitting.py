@@ -24,7 +24,6 @@ from cerebro_db.requests.declared import (
     Request,
     Text,
     Workers,
-    refuse_objects,
     sql_function,
 )
 
@@ -234,15 +233,14 @@ class FitRequest(RunRequest):
 )
 class FitOneRequest(RunRequest):
     """Trains one model of an architecture table on a packed table, as cerebro_fit_multiple trains many; returns
-    the run_id and leaves the same tables, where the model has mst_key 1. object_table must be NULL. strategy:
-    auto where none is given, so that several workers share the batches of a large model. wait := false: returns
+    the run_id and leaves the same tables, where the model has mst_key 1.  strategy: auto where none is given, so that several workers share the batches of a large model. wait := false: returns
     the run_id at once, and the run goes on without the session, as a job with that priority (see cerebro.jobs).
 
     Attributes:
         model_arch_table, model_id: the model
         compile_params: [compile parameters](configurations.md#compile-parameters)
         fit_params: [fit parameters](configurations.md#fit-parameters); NULL for all defaults
-        object_table: must be NULL
+        object_table: as in [`cerebro_generate_configs`](configurations.md#cerebro_generate_configs)
         source_table, model_output_table, num_iterations, use_gpus, validation_table,
             metrics_compute_frequency, warm_start, name, description, use_caching, seed, durability,
             max_seconds, strategy, strategy_params, deterministic: as in `cerebro_fit_multiple`
@@ -298,7 +296,6 @@ class FitOneRequest(RunRequest):
         Raises:
             InvalidArgument: something is missing.
         """
-        refuse_objects(self.object_table)
         if self.model_id is None:
             raise InvalidArgument(
                 "model_id: got NULL; allowed: one of model_arch_table",

@@ -127,7 +127,9 @@ class GridRequest(Request):
         search_type: `'grid'` or `'random'`, or the beginning of one of them
         num_configs: for a random search: how many different ones, 1 to 100,000. For a grid it must be NULL
         random_state: for a random search: makes it reproducible; at least 0. For a grid it must be NULL
-        object_table: must be NULL: objects of Python are not read from tables
+        object_table: an [object table](registering-functions.md#cerebro_load_custom_function): names in `loss` and
+            `metrics` that it has mean the functions that are registered under them, and are stored as
+            `custom.<name>`; those of Keras win. NULL for none
         replace: whether [earlier tables](../sql.md#output-tables) of the name give way; otherwise they get
             what they do not have
     """
@@ -244,4 +246,67 @@ class UnregisterFunctionRequest(Request):
         name: without `custom.`
     """
 
+    name: Text
+
+
+@sql_function("cerebro_load_custom_function", "void", entry="models.load_custom_function")
+class LoadFunctionRequest(Request):
+    """Adds a name to an object table (id, name, description, object), which is made if it is not there: with
+    object_table in a call, the name in its parameters means the function that is registered as custom.name.
+    object, the pickled function of MADlib, is neither read nor kept.
+
+    Attributes:
+        object_table: the table
+        object: what MADlib gets: a pickled function. It must not be NULL, and is neither read nor kept, since to
+            unpickle is to run code; column `object` is NULL, which a NOTICE says
+        name: a function that is [registered](#cerebro_register_expression), without `custom.`; not one that Keras
+            has, nor one that the table has already
+        description: any text
+    """
+
+    object_table: Text
+    object: Bytes
+    name: Text
+    description: Text = None
+
+
+@sql_function(
+    "cerebro_load_top_k_accuracy_function", "void", entry="models.load_top_k_accuracy_function"
+)
+class LoadTopKRequest(Request):
+    """Adds the name top_k_accuracy to an object table, which is made if it is not there. The metric is built in, for
+    any k, and needs no object table.
+
+    Attributes:
+        object_table: made where it does not exist
+        k: at least 1
+    """
+
+    object_table: Text
+    k: Integer
+
+
+@sql_function("cerebro_delete_custom_function", "void", entry="models.delete_custom_function")
+class DeleteFunctionRequest(Request):
+    """Deletes a function from an object table, and the table with its last one.
+
+    Attributes:
+        object_table: the table
+        id: of the row
+    """
+
+    object_table: Text
+    id: Integer
+
+
+@sql_function("cerebro_delete_custom_function", "void", entry="models.delete_named_function")
+class DeleteNamedFunctionRequest(Request):
+    """The same by the name of the function.
+
+    Attributes:
+        object_table: the table
+        name: of the function
+    """
+
+    object_table: Text
     name: Text

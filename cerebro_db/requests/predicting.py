@@ -169,10 +169,6 @@ class PredictionRequest(Request):
 @sql_function(
     "cerebro_predict_row",
     "",
-    entry="rows.predict_row",
-    values={"features": "relay.row(features)"},
-    by="trainer",
-    volatility="STABLE",
     out="class_value text, prob double precision, estimated double precision[]",
     job=READS,
 )

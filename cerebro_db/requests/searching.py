@@ -9,13 +9,14 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from cerebro_db.configs.grids.search_methods import GRID, find_method
-from cerebro_db.core.search import UNLIMITED, Aim, Budget, EarlyStopping, Space
+from cerebro_db.core.search import UNLIMITED, Aim, Budget, EarlyStopping
 from cerebro_db.core.search_texts import (
     MAX_CONFIGURATIONS,
     parse_early_stopping,
     parse_method,
     parse_objectives,
 )
+from cerebro_db.core.spec import Space
 from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.requests.declared import (
@@ -32,7 +33,6 @@ from cerebro_db.requests.declared import (
     Text,
     Texts,
     Workers,
-    refuse_objects,
     sql_function,
 )
 from cerebro_db.requests.fitting import Durability, RunRequest, Seed
@@ -70,7 +70,8 @@ class SearchRequest(RunRequest):
         random_state: the seed of what is drawn: configurations, and the changes of `pbt`; at least 0. Weights
             and the order of rows are of `seed`. Default: `seed`. For `grid`, which draws nothing, it must be
             NULL
-        object_table: must be NULL, as in `cerebro_generate_configs`
+        object_table: as in `cerebro_generate_configs`; what is added to the search later has the names
+            `custom.<name>`
         metrics_compute_frequency: loss and metrics on both tables after every so many epochs, too. Default:
             when decisions need them, on the table that these look at
         objective: [what is looked for](../search.md#what-is-looked-for), such as `'val_accuracy'`. Default:
@@ -130,7 +131,6 @@ class SearchRequest(RunRequest):
 
     def __post_init__(self) -> None:
         """Refuse what no table could make right."""
-        refuse_objects(self.object_table)
         method, _ = self.parsed
         super().__post_init__()
         if method == GRID and self.random_state is not None:

@@ -42,7 +42,7 @@ def body_of(function: Function) -> str:
     """The Python of a function: it hands its arguments by name to its entry."""
     if function.body:
         return function.body
-    given = (f"{name}={function.values.get(name, name)}" for name in function.arguments)
+    given = (f"{name}={name}" for name in function.arguments)
     return f'return relay.{function.by}("{function.entry}", dict({", ".join(given)}))'
 
 

@@ -44,7 +44,7 @@ class RunSetup:
 
     Attributes:
         output_text: the name of the output as the caller gave it.
-        selection, architectures: names of the tables, for people; no selection for one model.
+        selection, architectures, object_table: names of the tables, for people; no selection for one model.
         replaces: whether the output tables of an earlier run are replaced, and gone on from.
         replace_output: whether those of an earlier run give way to them as they are.
         threads: of a worker.
@@ -73,6 +73,7 @@ class RunSetup:
     models: Mapping[int, Architecture] = field(default_factory=dict)
     probes: tuple[Configuration, ...] = ()
     weights_of: int = 0
+    object_table: str | None = None
 
     @property
     def is_single(self) -> bool:
@@ -174,9 +175,9 @@ def set_up(
     if request.validation_table is not None:
         validation = load_packed(session, request.validation_table, "validation_table")
         check_alike(packed, validation)
-    selection, rows, table = chosen_by(session, request)
-    known = load_architectures(session, table, {row.model_id for row in rows})
-    targets = with_counts(session, packed, targets, (row.fit_params for row in rows))
+    selection, rows, table, objects = chosen_by(session, request)
+    known = load_architectures(session, table, {row.text.model_id for row in rows})
+    targets = with_counts(session, packed, targets, (row.text.fit_params for row in rows))
     maker = Maker(
         packed, targets, validation is not None, request.seed or 0, tick=lambda: session.tick()
     )
@@ -206,6 +207,7 @@ def set_up(
         output_text=str(request.model_output_table),
         selection=selection,
         architectures=str(table.name),
+        object_table=objects,
         configurations=configurations,
         targets=targets,
         threads=threads,
@@ -225,12 +227,12 @@ def check_without_data(session: Session, request: TrainRequest) -> None:
         CerebroError: what is wrong, with what was got and what is allowed.
     """
     check_output(session, request)
-    _, rows, table = chosen_by(session, request)
-    load_architectures(session, table, {row.model_id for row in rows})
-    for row in rows:
+    chosen = chosen_by(session, request)
+    load_architectures(session, chosen.architectures, {row.text.model_id for row in chosen.rows})
+    for row in chosen.rows:
         try:
-            parse_compile_params(row.compile_params)
-            parse_fit_params(row.fit_params)
+            parse_compile_params(row.text.compile_params)
+            parse_fit_params(row.text.fit_params)
         except CerebroError as error:
             error.message = f"{configuration_named(row.mst_key)}: {error.message}"
             raise

@@ -12,13 +12,17 @@ from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.functions.expressions import parse_expression
 from cerebro_db.configs.names import check_name, check_path, is_taken
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.models import loading, selection
+from cerebro_db.models import loading, object_tables, selection
 from cerebro_db.requests.models import (
+    DeleteFunctionRequest,
     DeleteModelRequest,
+    DeleteNamedFunctionRequest,
     FileRequest,
     GridRequest,
     ListRequest,
+    LoadFunctionRequest,
     LoadRequest,
+    LoadTopKRequest,
     MlpRequest,
     RegisterExpressionRequest,
     RegisterFunctionRequest,
@@ -168,6 +172,43 @@ def read_file(plpy: Any, gd: dict[str, Any], file: bytes | None) -> tuple[str, b
         return keras_file.read(file or b"", limits, memory, tick)
 
     return compute(plpy, work)
+
+
+@entry_of(LoadFunctionRequest)
+def load_custom_function(plpy: Any, gd: dict[str, Any], request: LoadFunctionRequest) -> None:
+    """Add a registered function to an object table."""
+    with caller_session(plpy, writes=True) as session:
+        notices = object_tables.load_function(session, *request.given().values())
+    for text in notices:
+        plpy.notice(text)
+
+
+@entry_of(LoadTopKRequest)
+def load_top_k_accuracy_function(plpy: Any, gd: dict[str, Any], request: LoadTopKRequest) -> None:
+    """Add the accuracy among the k best to an object table."""
+    with caller_session(plpy, writes=True) as session:
+        done = object_tables.load_top_k(session, request.object_table, request.k)
+    plpy.notice(done)
+
+
+def _delete_function(plpy: Any, table: str | None, number: int | None, name: str | None) -> None:
+    with caller_session(plpy, writes=True) as session:
+        done = object_tables.delete_function(session, table, number, name)
+    plpy.notice(done)
+
+
+@entry_of(DeleteFunctionRequest)
+def delete_custom_function(plpy: Any, gd: dict[str, Any], request: DeleteFunctionRequest) -> None:
+    """Delete a function from an object table, by its id."""
+    _delete_function(plpy, request.object_table, request.id, None)
+
+
+@entry_of(DeleteNamedFunctionRequest)
+def delete_named_function(
+    plpy: Any, gd: dict[str, Any], request: DeleteNamedFunctionRequest
+) -> None:
+    """Delete a function from an object table, by its name."""
+    _delete_function(plpy, request.object_table, None, request.name)
 
 
 _KNOWN = "SELECT name FROM cerebro.registered_functions ORDER BY 1"

@@ -11,9 +11,10 @@ from cerebro_db.models.hyperband import schedule_rows, write_schedule
 from cerebro_db.models.studies import importance_of
 from cerebro_db.postgres.control import control_session
 from cerebro_db.requests import searching as requests
-from cerebro_db.runs.searches import again as search_again
 from cerebro_db.runs.searches import requests as search_requests
 from cerebro_db.runs.searches import search as runs
+from cerebro_db.runs.searches.extending import extend as extend_search
+from cerebro_db.runs.searches.replay import replay as replay_run
 from cerebro_db.runs.searches.steering import changed_trial, narrowed_space
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
@@ -110,7 +111,7 @@ def extend(plpy: Any, gd: dict[str, Any], request: requests.ExtendRequest) -> in
     def registered(run_id: int) -> None:
         plpy.go_on_by("fitting.go_on", run_id, None, None, False)
 
-    return search_again.extend(
+    return extend_search(
         host.pool,
         host.dialect,
         request.run_id,
@@ -132,4 +133,4 @@ def replay(plpy: Any, gd: dict[str, Any], request: requests.ReplayRequest) -> in
     def registered(run_id: int) -> None:
         plpy.go_on_by("fitting.go_on", run_id, None, None, False)
 
-    return search_again.replay(host.pool, host.dialect, request, host.notice, registered=registered)
+    return replay_run(host.pool, host.dialect, request, host.notice, registered=registered)

@@ -42,7 +42,31 @@ COMMENT ON FUNCTION cerebro._curves(text, text, integer) IS
 
 {{ function('cerebro_predict') }}
 
-{{ function('cerebro_predict_row') }}
+CREATE OR REPLACE FUNCTION cerebro._predict_row(
+    model_table text,
+    features double precision[],
+    mst_key integer,
+    OUT class_value text,
+    OUT prob double precision,
+    OUT estimated double precision[]
+) LANGUAGE plpython3u STABLE AS {{ plpython('return relay.trainer("rows.predict_row", dict(model_table=model_table, features=features, mst_key=mst_key))') }};
+COMMENT ON FUNCTION cerebro._predict_row(text, double precision[], integer) IS
+'Internal: cerebro_predict_row, once the number of its features is known to be one that a model may have.';
+
+-- PL/Python makes a list of an array, of five times its size, before any code of its function runs: so this looks first. It
+-- has the search path of its caller, in which the model is named.
+{{ head('cerebro_predict_row') }} LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF pg_catalog.cardinality($2) OPERATOR(pg_catalog.>) 16777216 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = pg_catalog.format('features: got %s numbers; allowed: up to 16777216', pg_catalog.cardinality($2)),
+            HINT = 'give the array of one row of the model';
+    END IF;
+    SELECT p.class_value, p.prob, p.estimated INTO class_value, prob, estimated
+      FROM cerebro._predict_row($1, $2, $3) p;
+END
+$$;
+{{ comment('cerebro_predict_row') }}
 
 {{ function('cerebro_predict_outputs') }}
 

@@ -11,19 +11,15 @@ from msgspec import structs
 from cerebro_db.configs.functions.callbacks import Monitor
 from cerebro_db.configs.grids.grid import told_of_metrics
 from cerebro_db.configs.grids.search_methods import GRID
-from cerebro_db.core.decisions import Candidate
-from cerebro_db.core.search import (
-    Aim,
-    Objective,
-    SearchSpec,
-    Space,
-)
+from cerebro_db.core.decisions import Change
+from cerebro_db.core.search import Aim, Objective, SearchSpec
 from cerebro_db.core.search_texts import monitors_of_aims
 from cerebro_db.core.spec import (
     TRAINING,
     VALIDATION,
     Architecture,
     Configuration,
+    Space,
     program_key,
 )
 from cerebro_db.decide.search.methods import (
@@ -38,6 +34,7 @@ from cerebro_db.decide.search.space import Explorer
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.architectures import limits_of, load_architectures
 from cerebro_db.models.fit_checks import check_alike, target_facts, with_counts
+from cerebro_db.models.object_tables import object_table
 from cerebro_db.models.selection import Suiting, check_layers
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
@@ -113,6 +110,7 @@ def check_without_data(session: Session, request: SearchRequest) -> None:
     check_output(session, request)
     output, table = output_of(session, request), request.model_selection_table
     selection_name(session, table, output, replace=request.replace)
+    object_table(session, request.object_table)
     models = find(session, request.model_arch_table, "model_arch_table")
     load_architectures(session, models, request.space.model_ids)
 
@@ -134,7 +132,10 @@ def _set_up(
     if request.validation_table is not None:
         validation = load_packed(session, request.validation_table, "validation_table")
         check_alike(packed, validation)
-    space = request.space
+    objects, space = object_table(session, request.object_table), request.space
+    if objects is not None:
+        grid = objects.in_grid(space.compile_params_grid)
+        space = structs.replace(space, compile_params_grid=grid)
     table = find(session, request.model_arch_table, "model_arch_table")
     known = load_architectures(session, table, space.model_ids)
     targets = with_counts(session, packed, target_facts(packed), [space.fit_params_grid])
@@ -169,6 +170,7 @@ def _set_up(
             session, request.model_selection_table, output, replace=request.replace
         ),
         architectures=str(table.name),
+        object_table=None if objects is None else objects.name,
         configurations=(),
         targets=maker.targets,
         threads=threads_of(session, sql, request.cores, packed),
@@ -195,7 +197,7 @@ def _probes(
                 f"{one.compile_params!r} and {one.fit_params!r}: {fault}",
                 hint="model_params_list in a grid tells what holds for some models only",
             )
-        rows.append(Candidate(key, one.model_id, one.compile_params, one.fit_params, 1))
+        rows.append(Change(key, 1, one))
     return maker.make(rows, known)
 
 
