@@ -360,6 +360,10 @@ class Function(msgspec.Struct, frozen=True, dict=True):
             f"{self.name}: {name}: got {_as_written(given[name])}; allowed: {allowed}"
         )
 
+    def bound(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments out of JSON as values of the request."""
+        return {name: self.arguments[name].bound(value) for name, value in given.items()}
+
     def statement(self, given: Mapping[str, Any]) -> tuple[str, list[Any]]:
         """The statement that calls the function with arguments out of JSON, and its values."""
         texts, values = [], []

@@ -115,7 +115,7 @@ def request_of(host: JobHost, function: Function, given: Given) -> Any:
         function: which is called.
         given: its arguments, perhaps out of JSON.
     """
-    values = {name: function.arguments[name].bound(value) for name, value in given.items()}
+    values = function.bound(given)
     if issubclass(function.request, RunRequest):
         values |= {"search_path": host.search_path, "cores": cores()}
     return function.request(**values)
@@ -229,7 +229,7 @@ def _apart(request: PackRequest, made: Made) -> PackRequest:
     if (before := made.get(str(request.training_table))) is not None:
         function = function_of(before[0])
         names = dict.fromkeys(name for name, one in function.arguments.items() if not one.default)
-        training = pack_request(function.request(**(names | dict(before[1]))))
+        training = pack_request(function.request(**(names | function.bound(before[1]))))
         if listed is None and training.encoding is not None:
             listed = training.independent_varname
         encoding, image = encoding or training.encoding, image or training.image
