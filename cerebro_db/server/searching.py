@@ -17,7 +17,7 @@ from cerebro_db.runs.searches.arguments import SearchArguments
 from cerebro_db.runs.searches.extending import extend as extend_search
 from cerebro_db.runs.searches.replay import ReplayRequest
 from cerebro_db.runs.searches.replay import replay as replay_run
-from cerebro_db.runs.searches.steering import changed_trial, narrowed_space
+from cerebro_db.runs.searches.requests import changed_trial, narrowed_space
 from cerebro_db.server.caller import caller_session, refuse_read_only
 from cerebro_db.server.declarations import CHANGES, READS, Scheduled
 from cerebro_db.server.entry import entry_of

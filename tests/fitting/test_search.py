@@ -19,7 +19,7 @@ from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.methods.asha import Asha
 from cerebro_db.errors import InvalidArgument, WrongRunStatus
 from cerebro_db.postgres.client import Client
-from cerebro_db.runs.searches import extending, replay, requests, telling
+from cerebro_db.runs.searches import extending, notices, replay, requests
 from cerebro_db.runs.searches.search import search
 from tests.fitting import searching
 from tests.fitting.searching import METHODS, SPACE
@@ -357,7 +357,7 @@ def test_a_small_budget_of_trials_has_a_model_of_all_epochs(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However fast the trials are: each look at them counts.
-    monkeypatch.setattr(telling, "_SOONEST", 0.0)
+    monkeypatch.setattr(notices, "_SOONEST", 0.0)
     client = Client.of(bench.dsn)
     request = searching.request(
         "asha", "few_trials", 2, client, budget=Budget(max_configurations=6), concurrency=2

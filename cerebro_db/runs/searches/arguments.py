@@ -19,9 +19,9 @@ from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.runs.request import check_seconds
+from cerebro_db.runs.searches.requests import space_of
 from cerebro_db.runs.searches.results import METHOD, PARAMS, RANDOM_STATE
 from cerebro_db.runs.searches.search import SearchRequest
-from cerebro_db.runs.searches.spaces import space_of
 
 MAX_TOTAL_EPOCHS = 2**31 - 1
 
