@@ -71,7 +71,7 @@ def clone(
     """Begins a trial with the state of another one, like cerebro_clone."""
     from cerebro_db.postgres.control import control_session
     from cerebro_db.runs.searches import requests as search_requests
-    from cerebro_db.runs.searches.steering import changed_trial
+    from cerebro_db.runs.searches.requests import changed_trial
 
     pool = client_of(dsn).pool
     with control_session(pool, None) as session:
@@ -93,7 +93,7 @@ def narrow(
     """Has a search propose from another space from now on, like cerebro_narrow."""
     from cerebro_db.postgres.control import control_session
     from cerebro_db.runs.searches import requests as search_requests
-    from cerebro_db.runs.searches.steering import narrowed_space
+    from cerebro_db.runs.searches.requests import narrowed_space
 
     pool = client_of(dsn).pool
     with control_session(pool, None) as session:

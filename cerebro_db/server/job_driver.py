@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from cerebro_db.core.statuses import GOING_ON
 from cerebro_db.errors import (
     CerebroError,
     RunCancelled,
@@ -18,7 +19,7 @@ from cerebro_db.errors import (
     Unexpected,
 )
 from cerebro_db.postgres import drift
-from cerebro_db.postgres.catalog import GOING_ON, QUEUED, Catalog
+from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import control_session, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.jobs import ENDS, Job, Jobs
@@ -284,7 +285,7 @@ class JobDriver:
         """Go on with a run, unless somebody has stopped it; status and error afterwards."""
         status, error = self._run_stands(run_id)
         until = time.monotonic() + _CROWDED_SECONDS
-        while status in (*GOING_ON, QUEUED, "interrupted"):
+        while status in (*GOING_ON, "interrupted"):
             try:
                 drive_on(self._pool, self._dialect, run_id, limits_of(name, given), host.notice)
             except RunInterrupted as crowded:  # all workers of the role are in use, for example
@@ -378,7 +379,7 @@ class JobDriver:
             jobs = self._jobs
             run_id = jobs.course(self._job_id).last_run
             if run_id is not None and status in ("failed", "cancelled"):
-                before = (*GOING_ON, QUEUED, "interrupted")  # where it did not come to be driven
+                before = (*GOING_ON, "interrupted")  # where it did not come to be driven
                 Catalog(self._session).run_stopped(run_id, status, error or status, before)
             jobs.log(self._job_id, status, run_id, error)
             self._session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (self._job.lock_key,))

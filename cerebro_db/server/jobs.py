@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 
 from cerebro_db.configs.messages import check_range, check_text, shown
+from cerebro_db.core.statuses import DRIVEN, GOING_ON
 from cerebro_db.errors import (
     CerebroError,
     InvalidArgument,
@@ -19,7 +20,7 @@ from cerebro_db.errors import (
     NotSupported,
     WrongRunStatus,
 )
-from cerebro_db.postgres.catalog import GOING_ON, QUEUED, Catalog
+from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import control_session, transaction
 from cerebro_db.postgres.jobs import ENDS, OPEN, Calls, Jobs, Schedule, Schedules
 from cerebro_db.postgres.names import literal
@@ -195,7 +196,7 @@ def _stands(session: Session, what: str, number: int | None) -> tuple[str, bool]
         status, _ = jobs.status(number)
         return status, status not in OPEN
     run = Catalog(session).run(number)
-    return run.status, run.status not in GOING_ON and not jobs.of_run(run.run_id)
+    return run.status, run.status not in DRIVEN and not jobs.of_run(run.run_id)
 
 
 @entry_of(requests.CancelJobRequest)
@@ -244,7 +245,7 @@ def _end_waiting(session: Session, job_id: int) -> None:
         who = session.run("SELECT current_user::text")[0][0]
         jobs.log(job_id, "cancelled", course.last_run, f"cancelled by {who}")
         if course.last_run is not None:
-            before = (*GOING_ON, QUEUED, "interrupted")
+            before = (*GOING_ON, "interrupted")
             Catalog(session).run_stopped(
                 course.last_run, "cancelled", f"cancelled by {who}", before
             )

@@ -15,7 +15,7 @@ from cerebro_db.runs.searches import requests as search_requests
 from cerebro_db.runs.searches import search as runs
 from cerebro_db.runs.searches.extending import extend as extend_search
 from cerebro_db.runs.searches.replay import replay as replay_run
-from cerebro_db.runs.searches.steering import changed_trial, narrowed_space
+from cerebro_db.runs.searches.requests import changed_trial, narrowed_space
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.fitting import placed, writing_host

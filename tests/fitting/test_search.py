@@ -19,7 +19,7 @@ from cerebro_db.decide.search.methods.asha import Asha
 from cerebro_db.errors import InvalidArgument, WrongRunStatus
 from cerebro_db.postgres.client import Client
 from cerebro_db.requests.searching import ReplayRequest
-from cerebro_db.runs.searches import extending, replay, requests, telling
+from cerebro_db.runs.searches import extending, notices, replay, requests
 from cerebro_db.runs.searches.search import search
 from tests.fitting import searching
 from tests.fitting.searching import METHODS, SPACE
@@ -358,7 +358,7 @@ def test_a_small_budget_of_trials_has_a_model_of_all_epochs(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However fast the trials are: each look at them counts.
-    monkeypatch.setattr(telling, "_SOONEST", 0.0)
+    monkeypatch.setattr(notices, "_SOONEST", 0.0)
     client = Client.of(bench.dsn)
     params = {"num_configs": 20, "R": 9, "r": 1, "eta": 3}
     request = searching.request(

@@ -1,4 +1,4 @@
-"""Runs made again by what they have recorded: the decisions of a search, or the order of the updates of a round."""
+"""Replay of runs: by the decisions of a search, or the order of the updates of a round."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def replay(
     notify: Callable[[str], None] = no_notice,
     registered: Callable[[int], None] = lambda run_id: None,
 ) -> int:
-    """Make a run again, with the same weights; returns the run_id.
+    """Replay a run, with the same weights; returns the run_id.
 
     Args:
         pool: of sessions of the role whose rights count.
@@ -97,7 +97,7 @@ def own_run(session: Session, run_id: int | None) -> StoredRun:
 
 
 def _check_order_is_recorded(run: StoredRun, *, is_changed: bool) -> None:
-    """Refuse a run that is no search, and whose record does not tell everything.
+    """Refuse a run that is no search and has not recorded the order of its updates.
 
     Args:
         run: that is to be repeated.

@@ -121,7 +121,7 @@ def _set_up(
     session: Session,
     sql: PostgreSQLTraining,
 ) -> tuple[QualifiedName, RunSetup]:
-    """Read and check all that a search names; tells of parameters that some architectures have no layers for.
+    """Read and check the tables and the space of a search, and set up its run.
 
     Raises:
         CerebroError: what is wrong, with what was got and what is allowed.
@@ -209,13 +209,11 @@ def _spec(
     validation: PackedTable | None,
     probes: Sequence[Configuration],
 ) -> SearchSpec:
-    """All that the course of a search depends on."""
+    """The spec of a search."""
     objectives = _objectives(aims, probes, validated=validation is not None)
     tables = [TRAINING] if validation is None else [TRAINING, VALIDATION]
     wanted = {one.dataset for one in objectives}
-    if (
-        request.metrics_compute_frequency is not None
-    ):  # somebody wants to see more than is decided by
+    if request.metrics_compute_frequency is not None:  # more is wanted than is decided by
         wanted = set(tables)
     spec = SearchSpec(
         method=request.parsed[0],
@@ -247,7 +245,7 @@ def _spec(
 
 
 def _told_of_size(spec: SearchSpec) -> str | None:
-    """What a search does of which more trials are wanted than its space has."""
+    """The notice about a space that has fewer configurations than the search wants."""
     size, wanted = Explorer(spec.space).size, method_of(spec).trials()
     if spec.method == GRID or size >= wanted:
         return None

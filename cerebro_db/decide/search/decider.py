@@ -68,8 +68,8 @@ from cerebro_db.wire import as_json
 _Made = Decision | Allowance
 
 
-class Schedule:
-    """Decides a search; the same again, from the scores of a run, where it goes on.
+class SearchDecider:
+    """Decides a search in virtual time; resumed, it decides the same from the scores of the run.
 
     Args:
         spec: of the search.
@@ -134,7 +134,7 @@ class Schedule:
         yield from self._answer(state, request)
 
     def _catch_up(self, state: RunState) -> Iterator[Allowance]:
-        """Make the decisions of earlier drivers once more; what they allowed counts again."""
+        """Repeat the decisions of earlier drivers; yields the allowances that hold after them."""
         found: dict[int, Allowance] = {}
         while self._stored:
             self._number, self._expected = self._stored.popleft()
@@ -513,7 +513,7 @@ class Schedule:
             yield from self._observed(state, trial)
 
     def _failed(self, state: RunState, trial: Trial) -> Iterator[_Made]:
-        """Nothing more comes of a trial, and nobody goes back to a state of it."""
+        """Mark a trial as failed, and let its states go."""
         self._set(trial, FAILED)
         self._sampler.failed(trial.mst_key)
         if self._looks_back:
@@ -558,7 +558,7 @@ class Schedule:
             yield self._made(stop(trial.mst_key, trial.done, end.reason, detail=_rung_of(trial)))
 
     def _tell(self, trial: Trial) -> None:
-        """Tells the sampler of a trial that has come to its budget, or was stopped."""
+        """Tell the sampler of a trial that has come to its budget, or was stopped."""
         if not trial.offset:
             is_full = trial.done >= self._method.full
             values = tuple(min(value, _WORST) for value in trial.values[trial.done])
