@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -178,11 +179,15 @@ def print_script(
     package: Package = None,
     keeper_directory: KeeperDirectory = None,
     files_root: FilesRoot = None,
+    dialect: Annotated[
+        str, typer.Option(help="The server: postgresql or greenplum6.")
+    ] = "postgresql",
 ) -> None:
     """Prints the SQL of an installation, for psql -1 -f."""
     from cerebro_db.install.places import script_of
 
-    show_text(script_of(python, package, keeper_directory, files_root).text())
+    script = script_of(python, package, keeper_directory, files_root)
+    show_text(replace(script, dialect=dialect).text())
 
 
 def _installed(how: Callable[[str, Script], tuple[str, ...]], dsn: str, script: Script) -> None:

@@ -82,8 +82,9 @@ def execute(connection: sqlalchemy.Connection, sql: str, what: str) -> None:
 
 
 def rows(connection: sqlalchemy.Connection, sql: str, what: str) -> list[tuple[object, ...]]:
-    """The rows of a query; errors as in :func:`execute`."""
-    return [tuple(row) for row in _run(connection, sql, what)]
+    """The rows of a statement; errors as in :func:`execute`."""
+    found = _run(connection, sql, what)
+    return [tuple(row) for row in found] if found.returns_rows else []
 
 
 def _run(

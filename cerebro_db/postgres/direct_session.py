@@ -26,7 +26,7 @@ from cerebro_db.errors import (
     WrongRunStatus,
 )
 from cerebro_db.postgres import binary
-from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, dialect_of
+from cerebro_db.postgres.dialects.choice import IDENTITY, dialect_of
 from cerebro_db.postgres.dialects.postgresql.direct import PostgreSQLDirect
 from cerebro_db.postgres.direct_board import channel_of_driver, channel_of_worker
 from cerebro_db.postgres.names import QualifiedName, quote
@@ -140,8 +140,8 @@ class DirectSession:
 
     def _prepare(self) -> None:
         version = self._connection.server_version
-        ((has_segments,),) = self.run(f"SELECT {HAS_SEGMENTS}")
-        self._dialect = dialect_of(version, has_segments)
+        ((name,),) = self.run(f"SELECT {IDENTITY}")
+        self._dialect = dialect_of(version, name)
         # A hop that is told of as done lasts, whatever a role has set for itself.
         durable = "SET synchronous_commit = on"
         settings = [

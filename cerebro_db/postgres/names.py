@@ -129,3 +129,8 @@ class QualifiedName:
     def __str__(self) -> str:
         """The name as the server would quote it, which names the same table when it is given."""
         return f"{shown_identifier(self.schema)}.{shown_identifier(self.name)}"
+
+
+# A source of one row without columns that are read: an aggregation over it and a table runs in the
+# session's own process. Over a table alone, of which each segment has a copy, it may run on one.
+HERE = "(SELECT FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) AS here"

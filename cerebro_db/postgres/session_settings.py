@@ -18,6 +18,7 @@ import psycopg2.extensions
 from cerebro_db.configs.encodings import Encoding, Recorded
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidData, NotSupported
+from cerebro_db.postgres.dialects.choice import IDENTITY, dialect_of
 from cerebro_db.postgres.names import QualifiedName, literal, quote, shown_literal
 from cerebro_db.postgres.relations import Column, Relation
 from cerebro_db.postgres.sessions import (
@@ -74,7 +75,6 @@ MOST_CHARACTERS = 60_000
 # Of those for superusers: the value that all sessions have where nobody has set one.
 DEFAULTS = {"session_replication_role": "origin", "lo_compat_privileges": "off"}
 
-_HAS_SEGMENTS = "pg_catalog.to_regclass('pg_catalog.gp_distribution_policy') IS NOT NULL"
 # Names of settings with a prefix that each new session of a role in this database is given.
 _GIVEN = """
 SELECT DISTINCT split_part(c.entry, '=', 1)
@@ -257,11 +257,13 @@ def read_as(
     if not is_seen(session, relation):
         return f"{relation.name.sql} {alias}"
     columns = [one for one in relation.columns if one.name in set(names)]
-    if session.run(f"SELECT {_HAS_SEGMENTS}")[0][0]:  # where no function may read what lies there
+    ((name,),) = session.run(f"SELECT {IDENTITY}")
+    dialect = dialect_of(0, name)
+    if not dialect.functions_read_tables:
         copy = QualifiedName("pg_temp", f"cerebro_seen_{secrets.token_hex(8)}")
         listed = ", ".join(quote(one.name) for one in columns)
         text = f"CREATE TEMPORARY TABLE {copy.sql} ON COMMIT DROP AS SELECT {listed} FROM {relation.name.sql}{more}"
-        session.run(as_seen(session, f"{text} DISTRIBUTED RANDOMLY"))
+        session.run(as_seen(session, f"{text}{dialect.anywhere}"))
         return f"{copy.sql} {alias}"
     return seen_rows(session, relation.name, columns, alias, more)
 

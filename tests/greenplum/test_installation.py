@@ -10,7 +10,7 @@ import pytest
 from cerebro_db.errors import InstallationFailed
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
-from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS
+from cerebro_db.postgres.dialects.choice import IDENTITY
 from conftest import Sql
 
 
@@ -48,12 +48,12 @@ def test_the_package_runs_on_every_segment(segments: Sql) -> None:
 
 
 def test_a_server_that_works_alone_has_no_segments(segments: Sql) -> None:
-    query = f"SELECT {HAS_SEGMENTS}"
-    assert segments.value(query)
+    query = f"SELECT {IDENTITY}"
+    assert segments.value(query) == "greenplum6"
     alone = psycopg2.connect(segments.dsn, options="-c gp_session_role=utility")
     with contextlib.closing(alone), alone.cursor() as cursor:
         cursor.execute(query)
-        assert cursor.fetchone() == (False,)
+        assert cursor.fetchone() == ("postgresql",)
 
 
 @pytest.mark.slow
