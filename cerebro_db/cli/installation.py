@@ -57,6 +57,13 @@ FilesRoot = Annotated[
         show_default=False,
     ),
 ]
+MadlibNames = Annotated[
+    bool,
+    typer.Option(
+        "--madlib",
+        help="Also make the schema madlib with MADlib's names of the functions. Later upgrades keep it.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -72,13 +79,16 @@ def install(
     package: Package = None,
     keeper_directory: KeeperDirectory = None,
     files_root: FilesRoot = None,
+    madlib: MadlibNames = False,
 ) -> None:
     """Installs into a database, in one transaction; again is harmless."""
     from cerebro_db.install import installer
     from cerebro_db.install.places import script_for
 
     _installed(
-        installer.install, dsn, script_for(dsn, python, package, keeper_directory, files_root)
+        installer.install,
+        dsn,
+        script_for(dsn, python, package, keeper_directory, files_root, madlib),
     )
 
 
@@ -88,6 +98,7 @@ def upgrade(
     package: Package = None,
     keeper_directory: KeeperDirectory = None,
     files_root: FilesRoot = None,
+    madlib: MadlibNames = False,
     pause: Annotated[
         bool, typer.Option("--pause", help="Pause runs that go on; their owners resume them.")
     ] = False,
@@ -103,7 +114,9 @@ def upgrade(
             )
 
     _installed(
-        installer.upgrade, dsn, script_for(dsn, python, package, keeper_directory, files_root)
+        installer.upgrade,
+        dsn,
+        script_for(dsn, python, package, keeper_directory, files_root, madlib),
     )
 
 
@@ -179,6 +192,7 @@ def print_script(
     package: Package = None,
     keeper_directory: KeeperDirectory = None,
     files_root: FilesRoot = None,
+    madlib: MadlibNames = False,
     dialect: Annotated[
         str, typer.Option(help="The server: postgresql or greenplum6.")
     ] = "postgresql",
@@ -186,7 +200,7 @@ def print_script(
     """Prints the SQL of an installation, for psql -1 -f."""
     from cerebro_db.install.places import script_of
 
-    script = script_of(python, package, keeper_directory, files_root)
+    script = script_of(python, package, keeper_directory, files_root, madlib)
     show_text(replace(script, dialect=dialect).text())
 
 

@@ -119,6 +119,7 @@ class Script:
         keeper_directory: folder there in which keepers make theirs.
         files_root: directory there for files outside of the database; None to leave the setting as it is.
         dialect: of the server.
+        madlib: whether schema madlib has MADlib's names of the functions.
     """
 
     python: str = sys.executable
@@ -126,6 +127,7 @@ class Script:
     keeper_directory: str = "/tmp"
     files_root: str | None = None
     dialect: str = PostgreSQL.name
+    madlib: bool = False
 
     def __post_init__(self) -> None:
         check_choice("dialect", self.dialect, tuple(DIALECTS))
@@ -191,7 +193,8 @@ class Script:
     def _folder(self, folder: str) -> Iterator[Step]:
         for file in self._files(folder):
             name = f"{folder}/{file}"
-            yield Step(name, self.render(name))
+            if sql := self.render(name).strip():
+                yield Step(name, sql)
 
     def _migrations(self) -> Iterator[Step]:
         for path in _migrations():
@@ -230,6 +233,8 @@ class Script:
             identity=IDENTITY,
             of_superusers=sorted(OF_SUPERUSERS),
             search_path=queries,
+            madlib=self.madlib,
+            madlib_comment=queries.MADLIB_COMMENT,
             lock_seconds=LOCK_SECONDS,
             pinned=pinned,
             migration_names=[path.stem for path in _migrations()],

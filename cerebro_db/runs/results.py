@@ -394,7 +394,7 @@ def _summary_row(setup: RunSetup, run_id: int) -> dict[str, tuple[str, Any]]:
         "independent_varname": ("text[]", [one.name for one in packed.inputs]),
         "model_arch_table": ("text", setup.architectures),
         "model_selection_table": ("text", setup.selection),
-        "object_table": ("text", None),
+        "object_table": ("text", setup.object_table),
         "num_iterations": ("integer", spec.epochs),
         "metrics_compute_frequency": ("integer", spec.frequency),
         "warm_start": ("boolean", setup.replaces),

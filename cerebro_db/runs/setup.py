@@ -43,7 +43,7 @@ class RunSetup:
 
     Attributes:
         output_text: the name of the output as the caller gave it.
-        selection, architectures: names of the tables, for people; no selection for one model.
+        selection, architectures, object_table: names of the tables, for people; no selection for one model.
         replaces: whether the output tables of an earlier run are replaced, and gone on from.
         replace_output: whether those of an earlier run give way to them as they are.
         threads: of a worker.
@@ -72,6 +72,7 @@ class RunSetup:
     models: Mapping[int, Architecture] = field(default_factory=dict)
     probes: tuple[Configuration, ...] = ()
     weights_of: int = 0
+    object_table: str | None = None
 
     @property
     def is_single(self) -> bool:
@@ -171,7 +172,7 @@ def set_up(
     if request.validation_table is not None:
         validation = load_packed(session, request.validation_table, "validation_table")
         check_alike(packed, validation)
-    selection, rows, table = chosen_by(session, request)
+    selection, rows, table, objects = chosen_by(session, request)
     known = load_architectures(session, table, {row.model_id for row in rows})
     targets = with_counts(session, packed, targets, (row.fit_params for row in rows))
     maker = Maker(
@@ -203,6 +204,7 @@ def set_up(
         output_text=str(request.model_output_table),
         selection=selection,
         architectures=str(table.name),
+        object_table=objects,
         configurations=configurations,
         targets=targets,
         threads=threads,
@@ -223,9 +225,9 @@ def check_without_data(session: Session, request: FitRequest) -> None:
     """
     request.check()
     check_output(session, request)
-    _, rows, table = chosen_by(session, request)
-    load_architectures(session, table, {row.model_id for row in rows})
-    for row in rows:
+    chosen = chosen_by(session, request)
+    load_architectures(session, chosen.architectures, {row.model_id for row in chosen.rows})
+    for row in chosen.rows:
         try:
             parse_compile_params(row.compile_params)
             parse_fit_params(row.fit_params)

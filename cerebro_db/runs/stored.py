@@ -133,6 +133,7 @@ def _run_row(session: Session, setup: RunSetup) -> RunRow:
         model_output_table=str(setup.output),
         model_selection_table=setup.selection,
         model_arch_table=setup.architectures,
+        object_table=setup.object_table,
         num_iterations=spec.epochs,
         metrics_compute_frequency=spec.frequency,
         warm_start=setup.replaces,
@@ -241,6 +242,7 @@ def load_setup(
         output_text=QualifiedName(row.output_schema, row.output_name).text,
         selection=row.model_selection_table,
         architectures=row.model_arch_table,
+        object_table=row.object_table,
         configurations=tuple(
             _configuration(one, models[one.model_id], row, added.get(one.mst_key))
             for one in _ticking(session, stored)

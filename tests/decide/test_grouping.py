@@ -20,7 +20,6 @@ from cerebro_db.decide import grouping
 from cerebro_db.decide import plan as plans
 from cerebro_db.decide.cost import hop_seconds, joined_step_seconds, step_seconds
 from cerebro_db.decide.grouping import Rule
-from cerebro_db.decide.strategies import parse_strategy
 from cerebro_db.decide.strategies.auto import Auto
 
 # Those of the benchmarks: a net of convolutions for images of 28 x 28, and 64-128-128-10.
@@ -268,28 +267,3 @@ def test_a_round_begins_when_there_are_workers_for_all_of_it() -> None:
         state.apply(events.Submitted(worker, task))
     state.apply(events.Returned(0))
     assert strategy.next(state, view(0), 0.0) is None
-
-
-@pytest.mark.parametrize(
-    ("params", "told"),
-    [
-        ("gruop=2", "Did you mean 'group'"),
-        ("group=0", "it must be a whole number from 1"),
-        ("processors=1.5", "it must be a whole number from 1"),
-        (
-            "rounds=2",
-            "got 'rounds'; allowed: processors, group, neighbours, speed, convolution_speed, measured_hops. "
-            "It belongs to",
-        ),
-        ("speed=0", "got speed=0; it must be a number from 0.01 to 100"),
-        ("convolution_speed=101", "it must be a number from 0.01 to 100"),
-        ("speed='fast'", "it must be a number from 0.01 to 100"),
-        ("measured_hops=3", "got measured_hops=3 without a speed; allowed: beside speed or"),
-    ],
-)
-def test_wrong_parameters(params: str, told: str) -> None:
-    from cerebro_db.errors import InvalidArgument
-
-    with pytest.raises(InvalidArgument) as caught:
-        parse_strategy("auto", params)
-    assert told in caught.value.message

@@ -17,7 +17,6 @@ from cerebro_db.core.search_texts import (
 from cerebro_db.core.spec import EVERY_HOP
 from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.models.one_model import refuse_objects
 from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.runs.request import check_seconds
 from cerebro_db.runs.searches.results import METHOD, PARAMS, RANDOM_STATE
@@ -75,7 +74,6 @@ class SearchArguments:
         Raises:
             InvalidArgument: one of them is wrong, whatever the tables hold.
         """
-        refuse_objects(self.object_table)
         method, params = parse_method(self.automl_method, self.automl_params)
         check_range("random_state", self.random_state, 0, 2**31 - 1)
         if method == GRID and self.random_state is not None:
@@ -89,6 +87,7 @@ class SearchArguments:
             model_output_table=self.model_output_table,
             model_arch_table=self.model_arch_table,
             model_selection_table=self.model_selection_table,
+            object_table=self.object_table,
             space=self._space(samples=find_method(method).samples, method=method),
             method=method,
             params=params,

@@ -46,6 +46,7 @@ from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.architectures import limits_of, load_architectures
 from cerebro_db.models.fit_checks import check_alike, target_facts, with_counts
+from cerebro_db.models.object_tables import object_table
 from cerebro_db.models.selection import Suiting, check_layers
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
@@ -85,6 +86,7 @@ class SearchRequest:
     method: str
     params: Mapping[str, Any]
     model_selection_table: str | None = None
+    object_table: str | None = None
     objective: tuple[Aim, ...] = ()
     early_stopping: EarlyStopping = field(default_factory=EarlyStopping)
     budget: Budget = field(default_factory=Budget)
@@ -166,6 +168,7 @@ def check_without_data(session: Session, request: SearchRequest) -> None:
     check_output(session, common)
     output, table = output_of(session, common), request.model_selection_table
     selection_name(session, table, output, replace=request.replace)
+    object_table(session, request.object_table)
     models = find(session, request.model_arch_table, "model_arch_table")
     load_architectures(session, models, request.space.model_ids)
 
@@ -213,6 +216,10 @@ def _set_up(
         validation = load_packed(session, request.validation_table, "validation_table")
         check_alike(packed, validation)
     table = find(session, asked.model_arch_table, "model_arch_table")
+    objects = object_table(session, asked.object_table)
+    if objects is not None:
+        grid = objects.in_grid(asked.space.compile_params_grid)
+        asked = replace(asked, space=structs.replace(asked.space, compile_params_grid=grid))
     known = load_architectures(session, table, asked.space.model_ids)
     targets = with_counts(session, packed, target_facts(packed), [asked.space.fit_params_grid])
     maker = Maker(
@@ -246,6 +253,7 @@ def _set_up(
             session, asked.model_selection_table, output, replace=asked.replace
         ),
         architectures=str(table.name),
+        object_table=None if objects is None else objects.name,
         configurations=(),
         targets=maker.targets,
         threads=threads_of(session, sql, request.cores, packed),
