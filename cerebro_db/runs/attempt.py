@@ -7,11 +7,13 @@ import secrets
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
-from cerebro_db.core.decisions import Asked, Decider
+from msgspec import structs
+
+from cerebro_db.core.decisions import EXTEND, Decision, Extension, Request, Wanted
+from cerebro_db.core.ports import Decider
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import Configuration
 from cerebro_db.core.state import RunState
@@ -27,7 +29,7 @@ from cerebro_db.postgres import direct_board
 from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.gpus import gpu_places
-from cerebro_db.postgres.records import DecisionRow, decisions_of
+from cerebro_db.postgres.records import decisions_of
 from cerebro_db.postgres.rounds import rounds_of
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.states import StateStore
@@ -43,7 +45,7 @@ from cerebro_db.runs.request import Limits
 from cerebro_db.runs.requests import Requests
 from cerebro_db.runs.searches.telling import SearchReport, last_line
 from cerebro_db.runs.setup import RunSetup
-from cerebro_db.runs.stored import check_unchanged, load_state, recorded_of, states_of
+from cerebro_db.runs.stored import check_unchanged, load_state, states_of
 from cerebro_db.runs.strategy_checks import hosts_of_peers
 from cerebro_db.runs.tensorboard import EventFiles, check_events
 
@@ -162,8 +164,8 @@ class Attempt:
             decider = decider_of(setup, setup.search, made, maker, self._notify)
         requests = Requests(catalog, run.run_id, self._deadline, limits.max_seconds)
         first = [_until(one, run.active) for one in requests.first()]
-        extended: list[Mapping[str, Any]] = [one.details for one in made if one.action == "extend"]
-        extended += [one.detail for one in first]
+        extended = [one.wanted for one in made if one.action == EXTEND]
+        extended += [one.wanted for one in first]
         requests.search_ends = _search_ends(setup.search, extended, run.active, clock())
         loop = Loop(
             state=state,
@@ -249,25 +251,24 @@ def stopped_trials(catalog: Catalog, setup: RunSetup, run_id: int, state: RunSta
         for key, track in state.tracks.items()
         if track.ended is None
     }
-    return short_trials(setup.search, recorded_of(setup, decisions_of(catalog, run_id)), trained)
+    return short_trials(setup.search, decisions_of(catalog, run_id), trained)
 
 
 def decider_of(
     setup: RunSetup,
     search: SearchSpec,
-    made: Sequence[DecisionRow],
+    made: Sequence[Decision],
     maker: Maker,
     notify: Callable[[str], None],
 ) -> Decider:
     """The decider of a search, with the decisions of earlier drivers applied."""
-    from cerebro_db.decide.search.replaying import Replay, from_json
+    from cerebro_db.decide.search.replay import Replay
     from cerebro_db.decide.search.schedule import Schedule  # which needs NumPy
 
     if search.replays:
-        return Replay(from_json(search.replays))
-    recorded = recorded_of(setup, made)
-    schedule = Schedule(search, lambda row: maker.fault(row, setup.models), recorded)
-    return Guarded(schedule, fault_of(recorded), functools.partial(_tell_fault, notify))
+        return Replay(search.replays)
+    schedule = Schedule(search, lambda row: maker.fault(row, setup.models), made)
+    return Guarded(schedule, fault_of(made), functools.partial(_tell_fault, notify))
 
 
 def _tell_fault(notify: Callable[[str], None], reason: str, error: Exception) -> None:
@@ -282,16 +283,17 @@ def _tell_fault(notify: Callable[[str], None], reason: str, error: Exception) ->
     )
 
 
-def _until(request: Asked, active: float) -> Asked:
+def _until(request: Request, active: float) -> Request:
     """A request to go on, with when that ends, of a run that has taken some seconds already."""
-    detail = dict(request.detail)
-    if "max_seconds" in detail:
-        detail["until"] = active + detail["max_seconds"]
-    return replace(request, detail=detail)
+    wanted = request.wanted
+    if not isinstance(wanted, Extension) or wanted.max_seconds is None:
+        return request
+    until = active + wanted.max_seconds
+    return structs.replace(request, wanted=structs.replace(wanted, until=until))
 
 
 def _search_ends(
-    search: SearchSpec | None, extended: Sequence[Mapping[str, Any]], active: float, now: float
+    search: SearchSpec | None, extended: Sequence[Wanted], active: float, now: float
 ) -> float | None:
     """Time at which a search begins nothing any more; what earlier drivers took counts.
 
@@ -305,5 +307,6 @@ def _search_ends(
         return None
     most = search.budget.max_seconds
     if extended:
-        most = extended[-1].get("until")
+        last = extended[-1]
+        most = last.until if isinstance(last, Extension) else None
     return None if most is None else now + max(0.0, most - active)

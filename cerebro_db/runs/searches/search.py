@@ -13,16 +13,8 @@ from cerebro_db.configs.functions.callbacks import Monitor
 from cerebro_db.configs.grids.grid import told_of_metrics
 from cerebro_db.configs.grids.search_methods import GRID
 from cerebro_db.configs.messages import check_range
-from cerebro_db.core.decisions import Candidate
-from cerebro_db.core.search import (
-    UNLIMITED,
-    Aim,
-    Budget,
-    EarlyStopping,
-    Objective,
-    SearchSpec,
-    Space,
-)
+from cerebro_db.core.decisions import Change
+from cerebro_db.core.search import UNLIMITED, Aim, Budget, EarlyStopping, Objective, SearchSpec
 from cerebro_db.core.search_texts import monitors_of_aims
 from cerebro_db.core.spec import (
     EVERY_HOP,
@@ -30,6 +22,7 @@ from cerebro_db.core.spec import (
     VALIDATION,
     Architecture,
     Configuration,
+    Space,
     program_key,
 )
 from cerebro_db.decide.search.methods import (
@@ -280,7 +273,7 @@ def _probes(
                 f"{one.compile_params!r} and {one.fit_params!r}: {fault}",
                 hint="model_params_list in a grid tells what holds for some models only",
             )
-        rows.append(Candidate(key, one.model_id, one.compile_params, one.fit_params, 1))
+        rows.append(Change(key, 1, one))
     return maker.make(rows, known)
 
 
