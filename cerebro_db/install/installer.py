@@ -62,7 +62,7 @@ def upgrade(dsn: str, script: Script) -> tuple[str, ...]:
 
 
 def pause_runs(dsn: str, seconds: float = PAUSE_SECONDS) -> tuple[int, ...]:
-    """Pauses the runs that somebody drives, and waits until nobody does; returns their numbers.
+    """Pause the runs that somebody drives, wait until nobody does, and return their numbers.
 
     Args:
         dsn: of a database that has Cerebro-DB, which may be an earlier version.

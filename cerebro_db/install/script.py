@@ -160,7 +160,7 @@ class Script:
         return tuple(sorted({name for names in found for name in names}))
 
     def body(self, file: str) -> str:
-        """A PL/Python body of the SQL folder, which knows the installation as ``TOLD``."""
+        """PL/Python body of the SQL folder, which has the facts of the installation as ``TOLD``."""
         told = f"TOLD = {self._told!a}\n"
         return dollar_quoted(told + _text(sources.sql_directory() / file))
 

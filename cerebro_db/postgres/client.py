@@ -1,4 +1,4 @@
-"""A client process that drives runs: its sessions, and what the server tells it first."""
+"""Client process that drives runs: its sessions, and the facts that it needs of the server."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Client:
         return cls(pool, dialect, search_path, cores)
 
     def status(self, run_id: int) -> str:
-        """Of a run, as ``cerebro.runs`` tells it."""
+        """Status of a run, as ``cerebro.runs`` has it."""
         (session,) = self.pool.take(1)
         try:
             return Catalog(session).run(run_id).status

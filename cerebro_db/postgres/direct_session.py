@@ -51,7 +51,7 @@ _READER_BYTES = 2**20
 
 
 class TakenBack(CerebroError):
-    """Nobody wants the hop any more that is under way."""
+    """The hop under way was taken back."""
 
     sqlstate = _TAKEN_BACK
 
@@ -246,14 +246,14 @@ class DirectSession:
         return self._worker_id
 
     def is_ready(self, facts: str) -> None:
-        """Tell the driver that the trainer is ready, and what it is, as JSON."""
+        """Report to the driver that the trainer is ready, with its facts as JSON."""
         self.run(
             f"UPDATE cerebro._direct_workers SET facts = %s WHERE worker_id = %s; {self._notify}",
             (facts, self._worker_id),
         )
 
     def leave(self, reason: str) -> None:
-        """Tell that this worker has left in order."""
+        """Record that this worker has left in order."""
         self.run(
             "UPDATE cerebro._direct_workers SET departed = pg_catalog.now(), reason = %s "
             f"WHERE worker_id = %s AND departed IS NULL; {self._notify}",

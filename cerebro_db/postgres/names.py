@@ -66,7 +66,7 @@ def literal(value: str) -> str:
 
 
 def shown_literal(value: str) -> str:
-    """A text as people are told it in a statement, which they may copy."""
+    """Text as a literal in a statement that people may copy."""
     return "'" + value.replace("'", "''") + "'"
 
 
@@ -92,7 +92,7 @@ def value_literal(value: Any, quoted: Callable[[str], str] | None = None) -> str
 
 
 def shown_identifier(identifier: str) -> str:
-    """An identifier as people are told it, and may give it: in quotes only where it needs them."""
+    """Identifier for people, in quotes only where it needs them."""
     if _PLAIN.fullmatch(identifier) and identifier not in _KEYWORDS:
         return identifier
     return '"' + identifier.replace('"', '""') + '"'

@@ -243,7 +243,7 @@ def as_seen(session: Session, statement: str) -> str:
 def read_as(
     session: Session, relation: Relation, names: Sequence[str], alias: str, more: str = ""
 ) -> str:
-    """What stands behind FROM to read columns of a relation in the caller's own session, and their alias.
+    """FROM item, and its alias, that reads columns of a relation in the caller's own session.
 
     Where its settings don't decide what is read that is the table itself.
 
@@ -271,7 +271,7 @@ def read_as(
 def seen_rows(
     session: Session, table: QualifiedName, columns: Sequence[Column], alias: str, more: str = ""
 ) -> str:
-    """What stands behind FROM to read columns of a relation as the caller sees them, and their alias."""
+    """FROM item, and its alias, that reads columns of a relation as the caller sees them."""
     listed = ", ".join(quote(one.name) for one in columns)
     query = literal(f"SELECT {listed} FROM {table.sql}{more}".replace("%%", "%"))
     kinds = ", ".join(f"{quote(one.name)} {one.type.replace('%', '%%')}" for one in columns)
@@ -292,7 +292,7 @@ def notify_of_other_styles(
     encoding: Recorded | None,
     notify: Callable[[str], None],
 ) -> None:
-    """Tell where rows are read with other settings than those an encoding was computed with.
+    """Warn where rows are read with other settings than those an encoding was computed with.
 
     Args:
         session: of the caller, or one that works for her.
