@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 
 import psycopg2
 import pytest
 
 from cerebro_db.errors import InstallationFailed
 from cerebro_db.install import installer
+from cerebro_db.install.connection import rows
 from cerebro_db.install.script import Script
 from cerebro_db.postgres.dialects.choice import IDENTITY
+from cerebro_db.postgres.dialects.greenplum6 import hosts
 from conftest import Sql
 
 
@@ -67,9 +70,10 @@ def test_verify_asks_every_segment(segments: Sql) -> None:
 
 def test_verify_names_the_host_that_differs(segments: Sql, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [("there", 1, "0.0.1", "Python", "3.0")]
-    monkeypatch.setattr(installer, "SEGMENT_VERSIONS", f"SELECT * FROM (VALUES {found[0]}) AS v")
+    monkeypatch.setattr(hosts, "_SEGMENT_VERSIONS", f"SELECT * FROM (VALUES {found[0]}) AS v")
+    expected = {"Cerebro-DB": "0.1.0", "Python": "3.0"}
     with (
         installer.transaction(segments.dsn) as connection,
         pytest.raises(InstallationFailed, match='segment 1 on host "there" has Cerebro-DB'),
     ):
-        installer._verify_segments(connection, {"Cerebro-DB": "0.1.0", "Python": "3.0"})
+        hosts.GreenplumHosts().check_versions(partial(rows, connection), expected)
