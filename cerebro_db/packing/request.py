@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cerebro_db.configs.images import ImageEncoding, OnError, ignores_errors, image_encoding
+from cerebro_db.columns.images import ImageEncoding, OnError, ignores_errors, image_encoding
 from cerebro_db.configs.messages import check_divisor
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.packing.encoding_plan import EncodingRequest

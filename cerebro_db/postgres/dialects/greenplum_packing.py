@@ -10,9 +10,9 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cerebro_db.configs.images import ImageEncoding
+from cerebro_db.columns.images import ImageEncoding
 from cerebro_db.postgres.dialects import packing_extras
-from cerebro_db.postgres.dialects.packing_extras import FAULTS_SHOWN, image_fault
+from cerebro_db.postgres.dialects.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.dialects.postgresql_packing import (
     PostgreSQLPacking,
     SourceScan,
@@ -139,7 +139,7 @@ class GreenplumPacking(PostgreSQLPacking):
             f"CREATE TEMPORARY TABLE {_DAMAGED.sql} ON COMMIT DROP AS "
             "SELECT f.cerebro_key, f.address, f.fault "
             f"FROM (SELECT s.cerebro_key, {self.row_address} AS address, "
-            f"{image_fault(data, image)} AS fault FROM {STAGE.sql} s OFFSET 0) f "
+            f"{image.fault(data)} AS fault FROM {STAGE.sql} s OFFSET 0) f "
             "WHERE f.fault IS NOT NULL DISTRIBUTED BY (cerebro_key)"
         )
 
