@@ -18,12 +18,13 @@ from cerebro_db.columns.encoded import (
     is_text,
     registered,
 )
+from cerebro_db.columns.numbers import LARGEST
 from cerebro_db.columns.values import Column, Values
 from cerebro_db.errors import InvalidData
 from cerebro_db.postgres.names import literal, quote
 
 LONGEST_CATEGORY = 1000
-_LARGEST = "1.7976931348623157e308::double precision"
+
 # Up to here double precision holds all whole numbers.
 _WHOLE = "9007199254740992"
 _FLOATS = ("real", "double precision")
@@ -146,7 +147,7 @@ class Categorical(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
         if self.comparison is Comparison.WRITTEN:
             return f"{name} IS NOT NULL"
         if self.form in _FLOATS:
-            return f"pg_catalog.abs({name}::double precision) <= {_LARGEST}"
+            return f"pg_catalog.abs({name}::double precision) <= {LARGEST}"
         if self.form == "numeric":
             return f"{name}::text NOT IN ({_NOT_FINITE})"
         if self.form in (*_DATED, "interval"):

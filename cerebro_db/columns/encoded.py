@@ -45,6 +45,9 @@ class Described(Wire, frozen=True, omit_defaults=False, eq=False):
             and self._deciding() == other._deciding()
         )
 
+    def __ne__(self, other: object) -> bool:  # which a struct has of its own, too
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(self._deciding())
 

@@ -16,7 +16,7 @@ from cerebro_db.errors import InvalidData
 FLOAT32_LIMIT = "3.4028235677973366e38"
 # Up to here float32 holds all whole numbers.
 MOST_WHOLE = 2**24
-_LARGEST = "1.7976931348623157e308::double precision"
+LARGEST = "1.7976931348623157e308::double precision"
 _SECONDS_OF_A_DAY = "86400.0"
 # What the number of days of a date or time is counted from.
 _ORIGINS = {
@@ -96,7 +96,7 @@ class Numeric(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
             return f"{name} IS NOT NULL"
         # NaN is larger than any number.
         value = self.value(alias)
-        finite = f"pg_catalog.abs({value}) <= {_LARGEST}"
+        finite = f"pg_catalog.abs({value}) <= {LARGEST}"
         if self.kind is not Values.TIME:
             return finite
         # Older servers take an infinite time for zero seconds; a time of day knows no isfinite().

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cerebro_db.columns.categories import Integer, OneHot
-from cerebro_db.columns.encoded import Encoding
+from cerebro_db.columns.encoded import Encoding, Statistics
 from cerebro_db.columns.images import ImageEncoding, ImageFormat
 from cerebro_db.columns.numbers import MinMax, Standardize
 from cerebro_db.columns.recorded import parse_recorded, recorded_text
@@ -27,6 +27,17 @@ IMAGE = ImageEncoding("i", ImageFormat.ENCODED, (4, 5, 3))
 @pytest.mark.parametrize("encoding", [COLUMNS, IMAGE])
 def test_an_encoding_comes_back(encoding):
     assert parse_recorded(recorded_text(encoding), "x") == encoding
+
+
+def test_statistics_make_no_other_encoding():
+    known, unknown = (
+        Standardize("a", "integer", Values.NUMBER, statistics=statistics)
+        for statistics in (Statistics(3, 1), None)
+    )
+    assert known == unknown
+    assert not known != unknown  # noqa: SIM202
+    assert hash(known) == hash(unknown)
+    assert known != MinMax("a", "integer", Values.NUMBER)
 
 
 def test_features_are_counted():
