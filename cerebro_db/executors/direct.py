@@ -18,6 +18,7 @@ from typing import Any
 
 from cerebro_db.core.spec import TRAINING, Hop
 from cerebro_db.core.state import RunState
+from cerebro_db.core.strategies import Strategy
 from cerebro_db.core.tasks import Failure, Outcome, Ready, Result, Task, Train, WorkerView
 from cerebro_db.errors import (
     CerebroError,
@@ -28,7 +29,7 @@ from cerebro_db.errors import (
     TrainerLost,
 )
 from cerebro_db.executors.sessions import WorkerSessions, Workplace, _Worker
-from cerebro_db.postgres.dialects.postgresql_training import HopMade
+from cerebro_db.postgres.dialects.postgresql.training import HopMade
 from cerebro_db.postgres.direct_board import DirectBoard, DirectRow, Given, anyone, revoke
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions import POLL_SECONDS, Session
@@ -322,7 +323,7 @@ def _name(name: QualifiedName) -> dict[str, str]:
 
 
 def make_executor(
-    place: Workplace, count: int, strategy: str, notify: Callable[[str], None]
+    place: Workplace, count: int, strategy: Strategy, notify: Callable[[str], None]
 ) -> WorkerSessions:
     """The workers of a run: sessions, and where its strategy allows that whoever joins it.
 
@@ -332,6 +333,6 @@ def make_executor(
         strategy: of the run.
         notify: is told of workers that come and go.
     """
-    if strategy in place.dialect.direct_strategies:
+    if strategy.takes_joining_workers:
         return DirectWorkers(place, count, notify)
     return WorkerSessions(place, count)

@@ -14,7 +14,7 @@ from cerebro_db.install import queries
 from cerebro_db.install.connection import Warnings, execute, rows, transaction
 from cerebro_db.install.places import installed_script, installed_version
 from cerebro_db.install.script import Script, sql_array, sql_string
-from cerebro_db.postgres.dialects.greenplum_install import (
+from cerebro_db.postgres.dialects.greenplum6.install import (
     PRIORITY,
     SEGMENT_SURROUNDINGS,
     SEGMENT_VERSIONS,

@@ -36,16 +36,17 @@ class Best:
     """The best trials, and the tables to be made of them.
 
     Attributes:
-        models: name of the architecture table.
+        models, objects: names of the architecture table, and of the object table if there is one.
     """
 
     outputs: Outputs
     trials: Sequence[Trial]
     models: str
+    objects: str | None
 
     def write(self, session: Session) -> QualifiedName:
         """Make the tables, within a transaction; returns the name of the first."""
-        write_configurations(session, self.outputs, self.trials, self.models)
+        write_configurations(session, self.outputs, self.trials, self.models, self.objects)
         return self.outputs.name
 
 
@@ -78,11 +79,11 @@ def best_of(session: Session, request: BestRequest) -> Best:
     outputs = new_outputs(
         session, name, "model_selection_table", CONFIGURATIONS, replace=request.replace
     )
-    return Best(outputs, trials, run.row.model_arch_table)
+    return Best(outputs, trials, run.row.model_arch_table, run.row.object_table)
 
 
 def write_configurations(
-    session: Session, outputs: Outputs, trials: Sequence[Trial], models: str
+    session: Session, outputs: Outputs, trials: Sequence[Trial], models: str, objects: str | None
 ) -> None:
     """Make a table of configurations and its summary.
 
@@ -90,14 +91,14 @@ def write_configurations(
         session: in a transaction.
         outputs: the names of the tables.
         trials: the rows, which keep their keys.
-        models: name of the architecture table.
+        models, objects: names of the architecture table, and of the object table if there is one.
     """
     name = outputs.name
     columns = ", ".join(libraries.SELECTION_COLUMNS)
     with replaced(session, outputs):
         session.run(libraries.create_selection(name), ())
         summary = name.suffixed(libraries.SELECTION_SUFFIX)
-        session.run(libraries.create_selection_summary(summary), (models,))
+        session.run(libraries.create_selection_summary(summary), (models, objects))
         session.run(
             f"INSERT INTO {name.sql} ({columns}) "
             "SELECT * FROM unnest(%s::integer[], %s::integer[], %s::text[], %s::text[])",

@@ -14,7 +14,7 @@ from cerebro_db.columns.values import FLOATS, INTEGERS, Column
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.packing.encoding_plan import matched
 from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.dialects.packing_extras import EQUALS
+from cerebro_db.postgres.dialects.postgresql.packing_extras import EQUALS
 from cerebro_db.postgres.names import quote, shown_identifier
 from cerebro_db.postgres.packed import PackedTarget, is_packed
 from cerebro_db.postgres.relations import Relation, column

@@ -80,6 +80,7 @@ class RunRow:
     strategy_params: str = ""
     rounds: int = 1
     session: str = "{}"
+    object_table: str | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from cerebro_db.core.search import Objective, SearchSpec, Space
+from cerebro_db.core.search import Objective, SearchSpec
+from cerebro_db.core.spec import Space
 from cerebro_db.errors import InvalidArgument, UndefinedRun
 from cerebro_db.postgres.catalog import GOING_ON, Catalog, StoredRun
 from cerebro_db.postgres.sessions import Session

@@ -25,7 +25,9 @@ from cerebro_db.postgres.control import control_session, transaction
 from cerebro_db.postgres.jobs import ENDS, OPEN, Calls, Jobs, Schedule, Schedules
 from cerebro_db.postgres.names import literal
 from cerebro_db.postgres.sessions import POLL_SECONDS, Session, StatementFailed
+from cerebro_db.relay.keepers import DRIVER_SECONDS
 from cerebro_db.runs.driver import queue_again
+from cerebro_db.runs.job_drivers import end_drivers
 from cerebro_db.runs.promotion import promote_if_better, promotion_of
 from cerebro_db.runs.request import Limits
 from cerebro_db.server.caller import refuse_read_only
@@ -225,18 +227,22 @@ def cancel(plpy: Any, gd: dict[str, Any], job_id: int | None) -> str:
                 hint="cerebro.jobs shows the status of your jobs",
             )
         jobs.log(job_id, "cancel")
-        _end_waiting(session, job_id)
-        end = time.monotonic() + _ANSWER_SECONDS
-        while (status := jobs.status(job_id)[0]) in OPEN:
-            if time.monotonic() >= end:
+        began = time.monotonic()
+        while True:
+            _end_waiting(session, job_id)
+            if (status := jobs.status(job_id)[0]) not in OPEN:
+                return status
+            waited = time.monotonic() - began
+            if waited >= _ANSWER_SECONDS:
                 raise WrongRunStatus(
                     f"job {job_id}: its driver has not answered for {_ANSWER_SECONDS:g} seconds; what "
                     "was asked for stays asked",
                     hint="cerebro.jobs shows its status",
                 )
+            if waited >= DRIVER_SECONDS:
+                end_drivers(jobs, [job_id])
             session.tick()
             time.sleep(POLL_SECONDS)
-        return status
 
 
 def _end_waiting(session: Session, job_id: int) -> None:

@@ -140,7 +140,7 @@ BEGIN
     END IF;
     IF found IS DISTINCT FROM $2 THEN
         RAISE EXCEPTION USING ERRCODE = '55000',
-            MESSAGE = format('%s: got %s; allowed: the table that was read at the beginning', coalesce(found::regclass::text, $1),
+            MESSAGE = format('%s: got %s; allowed: the table that was read at the beginning', coalesce(found::regclass::text, left($1, 200)),
                              CASE WHEN found IS NULL THEN 'no table' ELSE 'another table' END),
             HINT = 'it was renamed or replaced while it was read: give the table its name back, and go on with '
                    'cerebro.cerebro_resume, or start anew with the other table';

@@ -8,11 +8,12 @@ import pytest
 from run_states import begin, configuration, do, planned, run_state
 
 from cerebro_db.core import events
-from cerebro_db.core.decisions import Outlook
-from cerebro_db.core.search import Objective, SearchSpec, Space
-from cerebro_db.core.spec import Hop, RunSpec
+from cerebro_db.core.ports import Outlook
+from cerebro_db.core.search import Objective, SearchSpec
+from cerebro_db.core.spec import Hop, RunSpec, Space
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import Measures
+from cerebro_db.decide.strategies.hopper import Hopper
 from cerebro_db.runs.report import Report
 from cerebro_db.runs.searches.telling import SearchReport
 
@@ -39,7 +40,7 @@ def epochs(lines: list[str]) -> list[str]:
 def test_the_best_is_reported_by_the_goal_of_the_run(
     configurations: dict[int, tuple[str, str | None, float, float]], best: str
 ) -> None:
-    spec = RunSpec(epochs=1, seed=0, frequency=1, partitions={"training": (0,)})
+    spec = RunSpec(epochs=1, seed=0, frequency=1, partitions={"training": (0,)}, strategy=Hopper())
     made = [replace(configuration(k, budget=1), goal=v[0]) for k, v in configurations.items()]
     state = RunState(spec, made)
     report, lines = report_of(state)

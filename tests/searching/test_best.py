@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.core.search import Objective, SearchSpec, Space
+from cerebro_db.core.search import Objective, SearchSpec
+from cerebro_db.core.spec import Space
 from cerebro_db.models.best import best_trials
 from cerebro_db.postgres.trials import Trial
 

@@ -1,4 +1,4 @@
-"""Which trials of a search were trained to its last epochs, by the decisions that it has recorded."""
+"""Trials of a search that were trained to its last epochs, by its stored decisions."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from cerebro_db.configs.grids.brackets import brackets
 from cerebro_db.configs.grids.search_methods import ASHA, BOHB, HYPERBAND, PBT
+from cerebro_db.core.decisions import ADD, CLONE, EXTEND, STOP, Decision
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.decide.search.recorded import ADD, CLONE, STOP, Recorded
 
 
 def short_trials(
-    spec: SearchSpec, recorded: Sequence[Recorded], trained: Mapping[int, int]
+    spec: SearchSpec, stored: Sequence[Decision], trained: Mapping[int, int]
 ) -> set[int]:
     """Keys of trials that have a model and were trained no further, though not to the last epochs.
 
@@ -20,15 +20,15 @@ def short_trials(
 
     Args:
         spec: of the search.
-        recorded: all of its decisions.
+        stored: all of its decisions.
         trained: epochs of the trials that have not failed.
     """
     end = last_epochs(spec.method, spec.params)
     before: dict[int, int] = {}
     own: dict[int, int] = {}
     stopped: set[int] = set()
-    for one in recorded:
-        if one.action == "extend":
+    for one in stored:
+        if one.action == EXTEND:
             params = one.detail.get("params", {})
             end = max(end, last_epochs(spec.method, {**spec.params, **params}))
         for change in one.changes:

@@ -7,15 +7,16 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cerebro_db.configs.grids.model_selection import ConfigurationText
 from cerebro_db.configs.grids.parameters import (
     CompileParams,
+    ConfigurationText,
     FitParams,
     parse_compile_params,
     parse_fit_params,
 )
 from cerebro_db.configs.grids.search_methods import BOHB, CMA_ES, GP, GRID, TPE
-from cerebro_db.core.search import SearchSpec, Space
+from cerebro_db.core.search import SearchSpec
+from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.ranking import Values
 from cerebro_db.decide.search.space import Drawing, Explorer, Fixed, Parameters
 from cerebro_db.errors import InvalidArgument, MissingPackage

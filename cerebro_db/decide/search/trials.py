@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cerebro_db.configs.grids.model_selection import ConfigurationText
-from cerebro_db.core.search import UNLIMITED, SearchSpec, Space
+from cerebro_db.configs.grids.parameters import ConfigurationText
+from cerebro_db.core.search import UNLIMITED, SearchSpec
+from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.ranking import Values
 from cerebro_db.decide.search.space import Parameters
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.configs.messages import check_range
-from cerebro_db.core.search import Space
+from cerebro_db.core.decisions import (
+    AddedRow,
+    AddTrials,
+    Answer,
+    CloneTrial,
+    StopTrial,
+    Wanted,
+    action_of,
+)
+from cerebro_db.core.spec import Space
 from cerebro_db.errors import InvalidArgument, WrongRunStatus
 from cerebro_db.postgres.catalog import GOING_ON, Catalog
 from cerebro_db.postgres.control import control_session
 from cerebro_db.postgres.sessions import POLL_SECONDS, SessionPool
 from cerebro_db.postgres.trials import status_of_trial
 from cerebro_db.runs.request import MAX_ITERATIONS
-from cerebro_db.wire import plain
+from cerebro_db.wire import decode, encode
 
 # A driver looks for requests once a second at least, but not while it writes the output tables.
 _ANSWER_SECONDS = 60.0
@@ -46,8 +53,8 @@ def add(
     for _, compile_params, fit_params in rows:
         parse_compile_params(compile_params)
         parse_fit_params(fit_params)
-    detail = {"rows": [[*row, epochs] for row in rows]}
-    return list(_ask(pool, run_id, "add", None, detail)["mst_keys"])
+    wanted = AddTrials(tuple(AddedRow(*row, epochs) for row in rows))
+    return list(_ask(pool, run_id, None, wanted).mst_keys)
 
 
 def stop(pool: SessionPool, run_id: int | None, mst_key: int | None) -> str:
@@ -57,7 +64,7 @@ def stop(pool: SessionPool, run_id: int | None, mst_key: int | None) -> str:
         InvalidArgument: the search has no such trial that goes on.
         WrongRunStatus: it does not go on.
     """
-    _ask(pool, run_id, "stop", _key(mst_key), {})
+    _ask(pool, run_id, _key(mst_key), StopTrial())
     with control_session(pool, None) as control:
         return status_of_trial(control, run_id or 0, _key(mst_key))
 
@@ -84,9 +91,9 @@ def clone(
         WrongRunStatus: the search does not go on.
     """
     check_range("num_iterations", epochs, 1, MAX_ITERATIONS)
-    detail = {"compile_params": compile_params, "fit_params": fit_params, "epochs": epochs}
-    (key,) = _ask(pool, run_id, "clone", _key(mst_key), detail)["mst_keys"]
-    return int(key)
+    wanted = CloneTrial(compile_params, fit_params, epochs)
+    (key,) = _ask(pool, run_id, _key(mst_key), wanted).mst_keys
+    return key
 
 
 def narrow(pool: SessionPool, run_id: int | None, space: Space) -> None:
@@ -96,7 +103,7 @@ def narrow(pool: SessionPool, run_id: int | None, space: Space) -> None:
         InvalidArgument: it has an architecture that the search has not, or contradicts a model.
         WrongRunStatus: the search does not go on.
     """
-    _ask(pool, run_id, "narrow", None, plain(space))
+    _ask(pool, run_id, None, space)
 
 
 def _key(mst_key: int | None) -> int:
@@ -110,10 +117,9 @@ def _key(mst_key: int | None) -> int:
 def _ask(
     pool: SessionPool,
     run_id: int | None,
-    action: str,
     mst_key: int | None,
-    detail: Mapping[str, Any],
-) -> Mapping[str, Any]:
+    wanted: Wanted,
+) -> Answer:
     """Ask the driver, and wait for its answer."""
     with control_session(pool, None) as control:
         catalog = Catalog(control)
@@ -124,7 +130,7 @@ def _ask(
                 hint="cerebro.searches shows yours",
             )
         _check_going_on(run.run_id, run.status)
-        request_id = catalog.add_request(run.run_id, action, mst_key, json.dumps(detail))
+        request_id = catalog.add_request(run.run_id, action_of(wanted), mst_key, encode(wanted))
         end = time.monotonic() + _ANSWER_SECONDS
         while (text := catalog.answer_of(request_id)) is None:
             _check_going_on(run.run_id, catalog.run(run.run_id).status)
@@ -137,9 +143,9 @@ def _ask(
             control.tick()
             time.sleep(POLL_SECONDS)
         catalog.forget_request(request_id)
-    answer: Mapping[str, Any] = json.loads(text)
-    if "error" in answer:
-        raise InvalidArgument(answer["error"], hint=answer.get("hint"))
+    answer = decode(Answer, text, "answer")
+    if answer.error is not None:
+        raise InvalidArgument(answer.error, hint=answer.hint)
     return answer
 
 

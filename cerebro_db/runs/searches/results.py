@@ -103,7 +103,7 @@ class SearchResults:
             replace=setup.replace_output,
         )
         best = best_trials(self.spec, list(self.trials.values()))
-        write_configurations(session, outputs, best, setup.architectures)
+        write_configurations(session, outputs, best, setup.architectures, setup.object_table)
 
 
 def results_of(session: Session, setup: RunSetup, run_id: int) -> SearchResults | None:

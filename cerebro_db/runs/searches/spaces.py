@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cerebro_db.configs.grids.grid import parse_compile_grid, parse_fit_grid
 from cerebro_db.configs.grids.model_selection import checked_model_ids
-from cerebro_db.core.search import Space
+from cerebro_db.core.spec import Space
 from cerebro_db.errors import InvalidArgument
 
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from cerebro_db.configs.messages import duration
-from cerebro_db.core.decisions import Outlook
-from cerebro_db.core.ports import Clock
+from cerebro_db.core.ports import Clock, Outlook
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.core.tasks import Measures

@@ -16,7 +16,7 @@ from typing import Any
 
 from cerebro_db.core.tasks import HopFigures, RoundRecord
 from cerebro_db.errors import WrongObjectType
-from cerebro_db.postgres.dialects.postgresql_training import (
+from cerebro_db.postgres.dialects.postgresql.training import (
     WEIGHTS,
     AverageOrder,
     HopMade,

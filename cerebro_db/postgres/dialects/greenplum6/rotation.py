@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any
 
-from cerebro_db.postgres.dialects.greenplum_training import (
+from cerebro_db.postgres.dialects.greenplum6.training import (
     PLACE_IN_ORDER,
     PLACE_SHUFFLED,
     PREPARATION,
@@ -23,7 +23,7 @@ from cerebro_db.postgres.dialects.greenplum_training import (
     segment_after,
     segment_key_of,
 )
-from cerebro_db.postgres.dialects.postgresql_training import (
+from cerebro_db.postgres.dialects.postgresql.training import (
     WEIGHTS,
     HopOrder,
     ScanOrder,
