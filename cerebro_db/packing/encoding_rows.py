@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cerebro_db.columns.encoded import Encoding
 from cerebro_db.columns.recorded import Recorded
-=======
-from cerebro_db.configs.encodings import Encoding, Recorded
->>>>>>> main
 from cerebro_db.configs.registry import is_registered, model_reference
 from cerebro_db.errors import DuplicateFunction, UndefinedTable, WrongObjectType
 from cerebro_db.models.registered import registered

@@ -7,13 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-<<<<<<< HEAD
 from cerebro_db.columns.images import ImageEncoding, OnError, ignores_errors, image_encoding
-from cerebro_db.configs.messages import check_divisor
-=======
-from cerebro_db.configs.images import ImageEncoding, OnError, ignores_errors, image_encoding
 from cerebro_db.configs.messages import check_divisor, shown
->>>>>>> main
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.packing.encoding_plan import EncodingRequest
 from cerebro_db.postgres.names import QualifiedName

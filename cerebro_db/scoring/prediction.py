@@ -9,14 +9,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from cerebro_db.columns.images import OnError, ignores_errors
+from cerebro_db.columns.images import ignores_errors
 from cerebro_db.configs.grids.outputs import output_names
-<<<<<<< HEAD
-from cerebro_db.configs.messages import check_divisor, check_range, shown
-=======
-from cerebro_db.configs.images import ignores_errors
 from cerebro_db.configs.messages import check_divisor, shown
->>>>>>> main
 from cerebro_db.core.spec import Architecture
 from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.executors.tasks import input_task, target_task

@@ -11,11 +11,8 @@ from msgspec.structs import replace
 from cerebro_db.columns import image_reading
 from cerebro_db.columns.images import ImageEncoding, ImageFormat, image_encoding
 from cerebro_db.configs.messages import check_divisor
-<<<<<<< HEAD
 from cerebro_db.configs.settings import DEFAULT_PIXELS, MAX_PIXELS
-=======
 from cerebro_db.requests.packing import ImageArrayRequest
->>>>>>> main
 from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.settings import settings_of
