@@ -19,7 +19,6 @@ from cerebro_db.install import queries, sources
 from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS
 from cerebro_db.postgres.dialects.greenplum6.install import (
     CATALOG_DIFFERENCES,
-    CHECK_JOB,
     CHECK_MODEL,
     CHECK_RUN,
     HELD_LOCKS,
@@ -225,7 +224,6 @@ class Script:
             package_version=cerebro_db.__version__,
             settings=described(),
             catalog_differences=CATALOG_DIFFERENCES,
-            check_job=CHECK_JOB,
             check_model=CHECK_MODEL,
             check_run=CHECK_RUN,
             has_segments=HAS_SEGMENTS,
