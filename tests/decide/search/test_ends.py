@@ -6,7 +6,7 @@ import pytest
 from decide.search.courses import Course, EarlyStopping, request, spec
 from decide.search.test_courses import ADDED, METHODS, noisy, uneven
 
-from cerebro_db.decide.search.ends import short_trials
+from cerebro_db.decide.search.stopping import short_trials
 
 
 def short(course: Course) -> set[int]:
