@@ -41,6 +41,7 @@ from cerebro_db.packing.source import (
     Target,
     check_source,
     is_whole,
+    looked_at,
     within_limits,
 )
 from cerebro_db.packing.survey import Survey, Surveyor, extras_of
@@ -366,7 +367,12 @@ class _Job:
             wanted.max_categories,
             wanted.min_coverage,
             self._host.notice,
-            [one.name for one in work.source.columns if is_whole(one)],
+            [
+                one.name
+                for one in work.source.columns
+                if one.name in {column.name for column in plan.columns}
+                and is_whole(looked_at(self._control, table, one))
+            ],
         )
         found = with_statistics(self._control, read, fitter.fitted(plan))
         return self._with_styles(work, found)

@@ -12,7 +12,7 @@ from cerebro_db.packing.encoding_plan import matched
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.dialects.postgresql.packing_extras import EQUALS
 from cerebro_db.postgres.encoding import encoded, expressions
-from cerebro_db.postgres.names import quote, shown_identifier
+from cerebro_db.postgres.names import QualifiedName, quote, shown_identifier
 from cerebro_db.postgres.packed import PackedTarget, is_packed
 from cerebro_db.postgres.relations import Column, Relation, column
 from cerebro_db.postgres.sessions import Session
@@ -22,7 +22,7 @@ from cerebro_db.training.images import require_pillow
 _INTEGERS = {20, 21, 23}
 _TEXTS = "S"
 _FLOATS = {700, 701, 1700}
-_MONEY = 790
+_MONEY, _NUMERIC = 790, 1700
 # Text-like, boolean, dates and times, enumerations.
 _CLASS_CATEGORIES = {"S", "B", "D", "T", "E"}
 # uuid, inet, cidr, macaddr: they have an order, as others of their categories do not.
@@ -311,8 +311,22 @@ def target_of(column: Column) -> Target:
 
 
 def is_whole(column: Column) -> bool:
-    """True if a column holds whole numbers only, by its type; arrays of integers say so themselves."""
-    return column.type_oid in _INTEGERS or _WHOLE.fullmatch(column.type) is not None
+    """True if a column holds whole numbers only; arrays of integers say so themselves."""
+    is_by_type = column.type_oid in _INTEGERS or _WHOLE.fullmatch(column.type) is not None
+    return is_by_type or column.has_whole_values
+
+
+def looked_at(session: Session, table: QualifiedName, column: Column) -> Column:
+    """The column, with whether its values are whole where its type, numeric without a scale, does not tell."""
+    if _NUMERIC not in (column.type_oid, column.element_oid) or "(" in column.type:
+        return column
+    value = f"s.{quote(column.name)}"
+    value = f"pg_catalog.unnest({value})" if column.is_array else value
+    sql = (
+        f"SELECT NOT EXISTS (SELECT 1 FROM (SELECT {value} AS value FROM ONLY {table.sql} s) q "
+        "WHERE q.value <> pg_catalog.trunc(q.value))"
+    )
+    return replace(column, has_whole_values=session.run(sql) == [(True,)])
 
 
 def check_number(column: Column, role: str) -> None:

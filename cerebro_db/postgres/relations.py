@@ -71,6 +71,7 @@ class Column:
         category: the server's category of that type, for example ``N`` or ``A``.
         element_oid: for an array, the type of its elements.
         element_category: for an array, the category of that.
+        has_whole_values: whether it was looked at, and holds whole numbers though its type may hold others.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Column:
     category: str
     element_oid: int | None
     element_category: str | None
+    has_whole_values: bool = False
 
     @property
     def is_array(self) -> bool:
