@@ -78,7 +78,7 @@ def test_a_round_is_reported_with_the_result_of_its_hop_on_segments_only() -> No
 
 
 def test_what_is_reported_a_round_is_its_record_to_the_bit() -> None:
-    memory, sql = led(), dialect_of(90426, True).training
+    memory, sql = led(), dialect_of(90426, "greenplum6").training
     memory.tells_rounds = True
     members = [Member(place, place, place, 7, 0.0) for place in range(2)]
     made, of_hops = sql.led([row_of(memory)], order_of(3, 2), members, 4)
@@ -101,7 +101,7 @@ def test_what_is_reported_a_round_is_its_record_to_the_bit() -> None:
 
 
 def test_a_round_of_others_that_holds_no_weights_has_no_record() -> None:
-    memory, sql = led(), dialect_of(90426, True).training
+    memory, sql = led(), dialect_of(90426, "greenplum6").training
     memory.tells_rounds, memory.record = True, None
     made, of_hops = sql.led([row_of(memory)], order_of(3, 2), [])
     assert made.record is None
