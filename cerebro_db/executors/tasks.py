@@ -107,6 +107,7 @@ class TaskWriter:
         self,
         configuration: Configuration,
         hop: Hop,
+        worker: int,
         is_first: bool,
         begins_epoch: bool,
         learning_rate: float | None = None,
@@ -120,6 +121,7 @@ class TaskWriter:
             {
                 **self._recipe(configuration),
                 "run_id": self._run_id,
+                "worker": worker,
                 "dataset": TRAINING,
                 "partition_key": hop.partition_key,
                 "buffers": self._buffers[TRAINING][hop.partition_key],

@@ -20,9 +20,7 @@ from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
     AUTO,
     AVERAGING,
-    ROTATION,
     SERVED,
-    SIDE_BY_SIDE,
     TRAINING,
     Architecture,
     Configuration,
@@ -434,9 +432,8 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
     """
     spec, run_id, catalog = setup.spec, run.run_id, Catalog(session)
     # Also if the run cannot go on: the hops whose states are there have been made.
-    if spec.schedule not in SERVED:  # whose rows of hops come with the records of their rounds
-        homes = setup.packed.partitions if setup.moves_rows else ()
-        store.restore_hops(run_id, _numbered(spec), homes)
+    writer = RunCatalog(catalog, run_id)
+    writer.restore(spec, store.unrecorded(run_id))
     state = state_of_decisions(setup, decisions_of(catalog, run_id))
     for one, status, error in catalog.configurations(run_id):
         if status in ("failed", "cancelled"):
@@ -456,7 +453,6 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
     with transaction(session):
         if bad or partly or watched or not is_recorded:
             catalog.lock("configurations", "hops", "metrics")
-        writer = RunCatalog(catalog, run_id)
         for event in bad:
             writer.ended(event.mst_key, event.status, event.error)
         _go_back(catalog, store, run, going, is_recorded=is_recorded)
@@ -488,11 +484,6 @@ def _check_groups(spec: RunSpec, hops: Iterable[Hop]) -> None:
                 "whole rounds",
                 hint="someone has changed the plan; the run cannot go on",
             )
-
-
-def _numbered(spec: RunSpec) -> int:
-    """Number of workers that rows of hops tell: in steps, the processes of the partitions."""
-    return spec.hops_an_epoch if spec.schedule == ROTATION else spec.workers.count
 
 
 def state_of_decisions(setup: RunSetup, decisions: Sequence[DecisionRow]) -> RunState:
@@ -585,9 +576,7 @@ def _go_back(
     if is_recorded:
         return
     catalog.forget_hops(run_id, going, states.hops_an_epoch)
-    # Rows of hops that were made together are not made from their states.
-    is_certain = states.every_hop and run.row.schedule not in (AUTO, *SIDE_BY_SIDE)
-    recorded = going if is_certain else catalog.recorded_hops(run_id)
+    recorded = catalog.recorded_hops(run_id)
     for mst_key, version in going.items():
         if recorded.get(mst_key, 0) < version:
             first = catalog.first_unrecorded(run_id, mst_key, states.hops_an_epoch)

@@ -152,6 +152,7 @@ def hop_of(text: str, run_id: int, known: Architectures, door: Door | None = Non
         begins_epoch=task.flag("begins_epoch", False),
         learning_rate=_rate(task),
         part=_part(task, door),
+        worker=task.integer("worker", 0, 2**31 - 1) if task.has("worker") else 0,
     )
 
 

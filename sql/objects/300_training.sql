@@ -64,9 +64,9 @@ COMMENT ON FUNCTION cerebro._train_step(bigint, integer, text, bytea, bytea, int
 'Internal: transition function of cerebro_train; the first row brings the task, the next ones the chunks of the state, the others a buffer each.';
 
 CREATE OR REPLACE FUNCTION cerebro._train_final(token bigint)
-RETURNS cerebro.visit_result LANGUAGE plpython3u AS {{ udf('_train_final') }};
+RETURNS bigint LANGUAGE plpython3u AS {{ udf('_train_final') }};
 COMMENT ON FUNCTION cerebro._train_final(bigint) IS
-'Internal: final function of cerebro_train; returns what the hop did, and the token by which cerebro._saved_state finds the next state.';
+'Internal: final function of cerebro_train; returns the token by which cerebro._saved_state finds the next state.';
 
 DROP AGGREGATE IF EXISTS cerebro.cerebro_train(integer, text, bytea, bytea, integer, integer, bytea, integer[], bytea, integer[]);
 CREATE AGGREGATE cerebro.cerebro_train(integer, text, bytea, bytea, integer, integer, bytea, integer[], bytea, integer[]) (
@@ -75,10 +75,10 @@ CREATE AGGREGATE cerebro.cerebro_train(integer, text, bytea, bytea, integer, int
 COMMENT ON AGGREGATE cerebro.cerebro_train(integer, text, bytea, bytea, integer, integer, bytea, integer[], bytea, integer[]) IS
 'Trains one configuration over the buffers of one partition: a hop. The driver of a run calls it.';
 
-CREATE OR REPLACE FUNCTION cerebro._saved_state(token bigint, OUT chunk integer, OUT state bytea)
+CREATE OR REPLACE FUNCTION cerebro._saved_state(token bigint, OUT chunk integer, OUT state bytea, OUT report text)
 RETURNS SETOF record LANGUAGE plpython3u AS {{ udf('_saved_state') }};
 COMMENT ON FUNCTION cerebro._saved_state(bigint) IS
-'Internal: the state that a hop of this worker left, in chunks.';
+'Internal: the state that a hop of this worker left, in chunks; the first one has the report of what the hop did, as JSON.';
 
 CREATE OR REPLACE FUNCTION cerebro._measure_step(
     token bigint, kind integer, task text, state bytea,

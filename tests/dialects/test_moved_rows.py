@@ -69,13 +69,3 @@ def test_states_of_a_scan_go_where_its_worker_is() -> None:
         sql, parameters = SEGMENTS.scan(PACKED, scan(home=home))
         assert sql.count("%s") == len(parameters)
         assert parameters[0] == there
-
-
-def test_a_hop_that_was_not_written_down_is_of_the_worker_where_its_state_lies() -> None:
-    of_all = SEGMENTS.missing_hops(1, STATES, 3, 2)
-    of_homes = SEGMENTS.missing_hops(1, STATES, 3, 2, PARTITIONS)
-    assert of_all is not None
-    assert of_homes is not None
-    assert (of_all[1], of_homes[1]) == ([1, 2, 1, 3], [1, 70, 0, 71, 1, 72, 2, 1, 3])
-    assert "(CASE s.segment_key WHEN %s" in of_homes[0]
-    assert PLAIN.missing_hops(1, STATES, 3, 2, PARTITIONS) is None

@@ -17,6 +17,8 @@ from cerebro_db.postgres.packed import PackedTable
 
 # A place where a state is left: a segment key, None where there are no segments; and the partition where it goes.
 Goal = tuple[int | None, int | None]
+# A part of a state: number and bytes; the first one has the report of the hop.
+Chunk = tuple[int, bytes, str | None]
 
 
 class PostgreSQLDirect:
@@ -31,7 +33,7 @@ SELECT l.pid, (l.classid::bigint << 32) | l.objid::bigint FROM pg_catalog.pg_loc
    AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
 """
     # Columns of a table of states, as ``state_rows`` has them.
-    state_columns = "mst_key, version, chunk, partition_key, state"
+    state_columns = "mst_key, version, chunk, partition_key, state, report"
 
     def place(self, packed: PackedTable, partition_key: int) -> int | None:
         """Segment key of a partition, and of states that are trained on it next; None without segments."""
@@ -52,12 +54,12 @@ SELECT l.pid, (l.classid::bigint << 32) | l.objid::bigint FROM pg_catalog.pg_loc
         return sql, [mst_key, version]
 
     def state_rows(
-        self, mst_key: int, version: int, goals: Sequence[Goal], chunks: Sequence[tuple[int, bytes]]
+        self, mst_key: int, version: int, goals: Sequence[Goal], chunks: Sequence[Chunk]
     ) -> Iterator[Sequence[Value]]:
         """Rows of a state, one for each of its chunks."""
         ((_, following),) = goals
-        for number, data in chunks:
-            yield mst_key, version, number, following, data
+        for number, data, report in chunks:
+            yield mst_key, version, number, following, data, _text(report)
 
     def buffers(
         self,
@@ -85,6 +87,10 @@ SELECT l.pid, (l.classid::bigint << 32) | l.objid::bigint FROM pg_catalog.pg_loc
         if oid is None:
             return sql, [partition_key, list(buffer_ids)]
         return f"{sql} AND p.tableoid = %s::oid", [partition_key, list(buffer_ids), oid]
+
+
+def _text(value: str | None) -> bytes | None:
+    return None if value is None else value.encode()
 
 
 class GreenplumDirect(PostgreSQLDirect):
@@ -115,12 +121,13 @@ class GreenplumDirect(PostgreSQLDirect):
         return sql, [place, mst_key, version]
 
     def state_rows(
-        self, mst_key: int, version: int, goals: Sequence[Goal], chunks: Sequence[tuple[int, bytes]]
+        self, mst_key: int, version: int, goals: Sequence[Goal], chunks: Sequence[Chunk]
     ) -> Iterator[Sequence[Value]]:
         """Rows of a state, one for each of its chunks on each segment."""
         for place, following in goals:
-            for number, data in chunks:
-                yield place, mst_key, version, number, following, data
+            for number, data, report in chunks:
+                own = None if following == COPY else _text(report)
+                yield place, mst_key, version, number, following, data, own
 
     def buffers(
         self,
