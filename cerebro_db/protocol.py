@@ -7,16 +7,14 @@ that takes up a run finds in the states what its predecessor could not write dow
 
 from __future__ import annotations
 
-import msgspec
-
-from cerebro_db.errors import InvalidArgument, InvalidData
+from cerebro_db.wire import Wire, decode, decode_stored
 
 
-class HopReport(msgspec.Struct, frozen=True, kw_only=True):
+class HopReport(Wire, frozen=True, kw_only=True):
     """Figures of one hop; seconds are wall-clock.
 
     Attributes:
-        worker: number of the worker that made it.
+        worker, pid: number of the worker that made it, and its process of the server.
         partition_key: that it trained on.
         rows: that it trained on, in all passes.
         compiled: whether its program had to be compiled first.
@@ -25,6 +23,7 @@ class HopReport(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     worker: int
+    pid: int
     partition_key: int
     rows: int
     loss: float
@@ -35,7 +34,7 @@ class HopReport(msgspec.Struct, frozen=True, kw_only=True):
     memory_mb: int
 
 
-class RoundReport(msgspec.Struct, frozen=True, kw_only=True):
+class RoundReport(Wire, frozen=True, kw_only=True):
     """Course of a round whose weights one trainer has held, by which it can be made again.
 
     Attributes:
@@ -58,7 +57,7 @@ class RoundReport(msgspec.Struct, frozen=True, kw_only=True):
     updates: bytes
 
 
-class StateReport(msgspec.Struct, frozen=True, kw_only=True, tag="made"):
+class StateReport(Wire, frozen=True, kw_only=True, tag="made"):
     """Report of a state: the hops that it came of.
 
     Attributes:
@@ -74,7 +73,7 @@ class StateReport(msgspec.Struct, frozen=True, kw_only=True, tag="made"):
     round: RoundReport | None = None
 
 
-class StateMade(msgspec.Struct, frozen=True, kw_only=True, tag="left"):
+class StateMade(Wire, frozen=True, kw_only=True, tag="left"):
     """Result of a hop, or of a round that was made together.
 
     Attributes:
@@ -87,7 +86,7 @@ class StateMade(msgspec.Struct, frozen=True, kw_only=True, tag="left"):
     written: float
 
 
-class HandedBack(msgspec.Struct, frozen=True, kw_only=True, tag="handed back"):
+class HandedBack(Wire, frozen=True, kw_only=True, tag="handed back"):
     """Answer of a direct worker to an order of which nothing has come.
 
     Attributes:
@@ -99,7 +98,7 @@ class HandedBack(msgspec.Struct, frozen=True, kw_only=True, tag="handed back"):
     is_of_the_model: bool
 
 
-class HopFailed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
+class HopFailed(Wire, frozen=True, kw_only=True, tag="failed"):
     """Error of a hop that failed by itself, while others of its statement went on."""
 
     message: str
@@ -107,29 +106,19 @@ class HopFailed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     hint: str | None
 
 
-def encode(value: msgspec.Struct) -> str:
-    """JSON of a struct."""
-    return msgspec.json.encode(value).decode()
-
-
-_REPORTS: msgspec.json.Decoder[StateReport | HopFailed] = msgspec.json.Decoder(
-    StateReport | HopFailed
-)
-_ANSWERS: msgspec.json.Decoder[StateMade | HandedBack] = msgspec.json.Decoder(
-    StateMade | HandedBack
-)
-
-
-def report_of(text: str) -> StateReport | HopFailed:
+def report_of(text: str | None) -> StateReport | HopFailed:
     """The report in the row of a state.
 
     Raises:
         InvalidData: no trainer wrote it.
     """
-    try:
-        return _REPORTS.decode(text)
-    except msgspec.DecodeError as error:
-        raise InvalidData(f"got a report that no trainer wrote: {error}") from None
+    found: StateReport | HopFailed = decode_stored(
+        StateReport | HopFailed,  # type: ignore[arg-type]
+        text,
+        "report of a hop",
+        "someone has changed the tables of states; the run cannot go on",
+    )
+    return found
 
 
 def answer_of(text: str) -> StateMade | HandedBack:
@@ -138,7 +127,5 @@ def answer_of(text: str) -> StateMade | HandedBack:
     Raises:
         InvalidArgument: no direct worker of this version wrote it.
     """
-    try:
-        return _ANSWERS.decode(text)
-    except msgspec.DecodeError as error:
-        raise InvalidArgument(f"got an answer that no direct worker wrote: {error}") from None
+    found: StateMade | HandedBack = decode(StateMade | HandedBack, text, "answer")  # type: ignore[arg-type]
+    return found

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import json
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import field
 
 from cerebro_db.core.spec import TRAINING, VALIDATION
-from cerebro_db.errors import InvalidData
+from cerebro_db.wire import Wire, decode_stored, encode
 
 if TYPE_CHECKING:
     from cerebro_db.configs.grids.grid import Grid
@@ -20,8 +19,7 @@ UNLIMITED = 2**63 - 1
 AUTO, MAXIMISE, MINIMISE = "auto", "max", "min"
 
 
-@dataclass(frozen=True)
-class Space:
+class Space(Wire, frozen=True, dict=True):
     """The configurations that a search chooses from, as texts in the grammar of grids.
 
     Attributes:
@@ -33,14 +31,16 @@ class Space:
     model_ids: tuple[int, ...]
     compile_params_grid: str
     fit_params_grid: str
-    left_out: Mapping[int, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    left_out: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     @functools.cached_property
     def compile_grid(self) -> Grid:
         """The compile parameters, parsed."""
         from cerebro_db.configs.grids.grid import parse_compile_grid  # which needs NumPy
 
-        return replace(parse_compile_grid(self.compile_params_grid), without=self.left_out)
+        return dataclasses.replace(
+            parse_compile_grid(self.compile_params_grid), without=self.left_out
+        )
 
     @functools.cached_property
     def fit_grid(self) -> Grid:
@@ -49,31 +49,8 @@ class Space:
 
         return parse_fit_grid(self.fit_params_grid)
 
-    def to_json(self) -> dict[str, Any]:
-        """As a value of JSON."""
-        found: dict[str, Any] = {
-            "model_ids": list(self.model_ids),
-            "compile_params_grid": self.compile_params_grid,
-            "fit_params_grid": self.fit_params_grid,
-        }
-        if self.left_out:
-            found["left_out"] = {str(key): list(names) for key, names in self.left_out.items()}
-        return found
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Space:
-        """Reads the result of ``to_json``."""
-        left_out = {int(key): tuple(names) for key, names in value.get("left_out", {}).items()}
-        return cls(
-            tuple(value["model_ids"]),
-            value["compile_params_grid"],
-            value["fit_params_grid"],
-            left_out,
-        )
-
-
-@dataclass(frozen=True)
-class Aim:
+class Aim(Wire, frozen=True):
     """A part of an objective as a caller names it.
 
     Attributes:
@@ -85,8 +62,7 @@ class Aim:
     mode: str = AUTO
 
 
-@dataclass(frozen=True)
-class Objective:
+class Objective(Wire, frozen=True):
     """Goal of a search.
 
     Attributes:
@@ -104,13 +80,8 @@ class Objective:
         """Its name in the logs of Keras."""
         return ("val_" if self.dataset == VALIDATION else "") + self.metric
 
-    def to_json(self) -> dict[str, Any]:
-        """As a value of JSON."""
-        return {"metric": self.metric, "dataset": self.dataset, "maximise": self.maximise}
 
-
-@dataclass(frozen=True)
-class EarlyStopping:
+class EarlyStopping(Wire, frozen=True):
     """Conditions that stop a trial before its epochs are over; a loss that is no number always does it.
 
     Attributes:
@@ -119,14 +90,14 @@ class EarlyStopping:
         median_after: a trial stops whose best value is worse than the median, after the same epoch,
             of at least so many others that have come to their end; 0 for never.
         first_epoch: from which on trials are stopped.
-        target: the search ends with the first trial whose objective is as good; NaN for none.
+        target: the search ends with the first trial whose objective is as good; None for none.
     """
 
     patience: int = 0
     least_improvement: float = 0.0
     median_after: int = 0
     first_epoch: int = 1
-    target: float = math.nan
+    target: float | None = None
 
     @property
     def watches(self) -> bool:
@@ -136,41 +107,25 @@ class EarlyStopping:
     @property
     def has_target(self) -> bool:
         """True if the search ends when a value is reached."""
-        return not math.isnan(self.target)
-
-    def to_json(self) -> dict[str, Any]:
-        """As a value of JSON: all that is not left at its default."""
-        found = {key: value for key, value in vars(self).items() if value != _STOPPING[key]}
-        return {key: value for key, value in found.items() if value == value}
+        return self.target is not None
 
 
-_STOPPING: Mapping[str, Any] = MappingProxyType(vars(EarlyStopping()))
-
-
-@dataclass(frozen=True)
-class Budget:
+class Budget(Wire, frozen=True):
     """After which a search begins nothing any more.
 
     Attributes:
-        max_seconds: on the clock of the driver; what goes on then is stopped where it is.
+        max_seconds: on the clock of the driver; what goes on then is stopped where it is;
+            None for any time.
         max_epochs: of all trials together.
         max_configurations: that are tried.
     """
 
-    max_seconds: float = math.inf
+    max_seconds: float | None = None
     max_epochs: int = UNLIMITED
     max_configurations: int = UNLIMITED
 
-    def to_json(self) -> dict[str, Any]:
-        """As a value of JSON: the limits that there are."""
-        return {key: value for key, value in vars(self).items() if value not in _NO_LIMITS}
 
-
-_NO_LIMITS = (math.inf, UNLIMITED)
-
-
-@dataclass(frozen=True)
-class Earlier:
+class Earlier(Wire, frozen=True):
     """A trial of an earlier run, which a method learns from.
 
     Attributes:
@@ -183,17 +138,8 @@ class Earlier:
     epochs: int
     values: tuple[float, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """As a value of JSON."""
-        return {
-            "parameters": dict(self.parameters),
-            "epochs": self.epochs,
-            "values": list(self.values),
-        }
 
-
-@dataclass(frozen=True)
-class SearchSpec:
+class SearchSpec(Wire, frozen=True, omit_defaults=False):
     """All that the course of a search depends on; stored with its run.
 
     Attributes:
@@ -216,8 +162,8 @@ class SearchSpec:
     params: Mapping[str, Any]
     space: Space
     objectives: tuple[Objective, ...]
-    early_stopping: EarlyStopping = field(default_factory=EarlyStopping)
-    budget: Budget = field(default_factory=Budget)
+    early_stopping: EarlyStopping = EarlyStopping()
+    budget: Budget = Budget()
     seed: int = 0
     concurrency: int = UNLIMITED
     deterministic: bool = True
@@ -236,99 +182,14 @@ class SearchSpec:
 
     def to_text(self) -> str:
         """JSON."""
-        return json.dumps(
-            {
-                "method": self.method,
-                "params": dict(self.params),
-                "space": self.space.to_json(),
-                "objectives": [one.to_json() for one in self.objectives],
-                "early_stopping": self.early_stopping.to_json(),
-                "budget": self.budget.to_json(),
-                "seed": self.seed,
-                "concurrency": self.concurrency,
-                "deterministic": self.deterministic,
-                "goal": self.goal,
-                "earlier": [one.to_json() for one in self.earlier],
-                "measured": list(self.measured),
-                "shared_epochs": self.shared_epochs,
-                "given": dict(self.given),
-                "replays": list(self.replays),
-            },
-            sort_keys=True,
-            default=repr,  # a call within a grid is shown as its text
-        )
+        return encode(self)
 
     @classmethod
-    def from_text(cls, text: str) -> SearchSpec:
+    def from_text(cls, text: str | None) -> SearchSpec:
         """Reads the result of ``to_text``.
 
         Raises:
             InvalidData: it is something else, with the path of what is wrong.
         """
-        value = _Stored(text)
-        return cls(
-            method=value.of("method", str),
-            params=value.of("params", dict),
-            space=value.made("space", Space.from_json),
-            objectives=value.made(
-                "objectives", lambda all_: tuple(Objective(**one) for one in all_)
-            ),
-            early_stopping=value.made("early_stopping", lambda one: EarlyStopping(**one)),
-            budget=value.made("budget", lambda one: Budget(**one)),
-            seed=value.of("seed", int),
-            concurrency=value.of("concurrency", int),
-            deterministic=value.of("deterministic", bool),
-            goal=value.of("goal", str),
-            earlier=value.made("earlier", _earlier),
-            measured=tuple(value.of("measured", list, [])),
-            shared_epochs=value.of("shared_epochs", int, 1),
-            given=value.of("given", dict, {}),
-            replays=tuple(value.of("replays", list, [])),
-        )
-
-
-_V = TypeVar("_V")
-
-
-class _Stored:
-    """The JSON of a search as a table has it, which may hold anything.
-
-    Args:
-        text: the JSON.
-    """
-
-    def __init__(self, text: str) -> None:
-        try:
-            found = json.loads(text)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise _not_ours("search", found)
-        self._value = found
-
-    def of(self, name: str, kind: type[_V], default: _V | None = None) -> _V:
-        """A part of a kind."""
-        found = self._value.get(name, default)
-        if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-            raise _not_ours(f"search.{name}", found)
-        return found
-
-    def made(self, name: str, make: Callable[[Any], _V]) -> _V:
-        """Object that ``make`` builds from a part, which is None where it is missing."""
-        found = self._value.get(name)
-        try:
-            return make(found)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-            raise _not_ours(f"search.{name}", found) from None
-
-
-def _earlier(value: Any) -> tuple[Earlier, ...]:
-    return tuple(Earlier(one["parameters"], one["epochs"], tuple(one["values"])) for one in value)
-
-
-def _not_ours(path: str, found: Any) -> InvalidData:
-    shown = json.dumps(found)[:60]
-    return InvalidData(
-        f"{path}: the catalog has {shown} there; allowed: what Cerebro-DB has written",
-        hint="the row of the run was changed by hand; begin a new search",
-    )
+        hint = "the row of the run was changed by hand; begin a new search"
+        return decode_stored(cls, text, "search", hint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -195,7 +194,7 @@ _STOPPING = {
     "least_improvement": number("min_delta", 0.0),
     "median_after": whole("median_after", 0, low=1, high=MAX_CONFIGURATIONS),
     "first_epoch": whole("first_epoch", 1, low=1, high=MAX_EPOCHS),
-    "target": number("target", math.nan, low=None),
+    "target": number("target", None, low=None, optional=False),
 }
 
 

@@ -178,7 +178,6 @@ class HopResult:
 
     Attributes:
         report: of its trainer.
-        pid: of the process of the server that made it.
         waited: seconds that its worker had nothing to do before.
         sent: when it began, on the clock ``time.monotonic``.
         seconds: from its begin to its end.
@@ -187,7 +186,6 @@ class HopResult:
 
     hop: Hop
     report: HopReport
-    pid: int
     waited: float
     sent: float
     seconds: float

@@ -111,7 +111,7 @@ class DirectTrainer:
                 token = self._step(token, row)
             self._call("training.train_final", token)
             chunks: list[Chunk] = [tuple(one) for one in self._call("training.saved_state", token)]
-            report = report_of(chunks[0][2] or "")
+            report = report_of(chunks[0][2])
         except BaseException:
             self.kept = set()
             raise

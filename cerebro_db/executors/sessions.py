@@ -51,10 +51,9 @@ from cerebro_db.postgres.dialects.postgresql_training import (
     ScanOrder,
     Statement,
     StateTables,
-    checked,
     made,
 )
-from cerebro_db.postgres.packed import PackedTable, PartitionInfo
+from cerebro_db.postgres.packed import PackedTable, PartitionInfo, cause_of
 from cerebro_db.postgres.sessions import (
     POLL_SECONDS,
     Session,
@@ -162,13 +161,13 @@ class _Meeting:
     """Meeting point of the trainers of a round, and whose they are.
 
     Attributes:
-        members: pid of the workers that have joined, and seconds that they had nothing to do, by rank.
+        waited: seconds that the workers that have joined had nothing to do, by rank.
         recorded: number of the round in its epoch, where its course is to be recorded.
     """
 
     name: str = field(default_factory=lambda: f"cerebro-{secrets.token_hex(16)}")
     secret: str = field(default_factory=lambda: secrets.token_hex(32))
-    members: dict[int, tuple[int, float]] = field(default_factory=dict)
+    waited: dict[int, float] = field(default_factory=dict)
     recorded: int | None = None
 
 
@@ -265,12 +264,12 @@ class WorkerSessions:
         match task:
             case Train(hops):
                 orders = self._orders(state, worker, hops)
-                return self._checked(self._sql.hops(self._packed, orders))
+                return self._sql.hops(self._packed, orders)
             case Step(hops):
                 orders = self._orders(state, worker, hops)
-                return self._checked(self._rotation.step(self._packed, orders))
+                return self._rotation.step(self._packed, orders)
             case Join():
-                return self._checked(self._share(state, worker, task))
+                return self._share(state, worker, task)
             case Average():
                 return self._sql.average(self._packed, self._average_order(state, worker, task))
             case Score(scans):
@@ -296,9 +295,6 @@ class WorkerSessions:
                 return self._call_once(worker, "cerebro._try_scores(%s)", text)
             case WriteEvents(text):
                 return WRITE_EVENTS, [text]
-
-    def _checked(self, statement: Statement) -> Statement:
-        return checked(self._packed, statement)
 
     @property
     def _packed(self) -> PackedTable:
@@ -359,7 +355,7 @@ class WorkerSessions:
             task=place.tasks.hop(
                 one,
                 hop,
-                self._number(worker, hop),
+                (self._number(worker, hop), worker.pid),
                 is_first=version == 0,
                 begins_epoch=state.spec.begins_epoch(hop),
                 learning_rate=rate,
@@ -395,7 +391,7 @@ class WorkerSessions:
         part = replace(part, group=self._group(state, task, meeting))
         order = self._order(state, worker, hop, source, worker.target, part)
         self._taken(worker, [order])
-        meeting.members[task.place] = worker.pid, worker.sent - worker.free_since
+        meeting.waited[task.place] = worker.sent - worker.free_since
         if not task.leads:
             return self._sql.share(self._packed, order)
         if spec.schedule in SERVED and not self._place.rounds.is_recorded(spec, hop):
@@ -539,9 +535,9 @@ class WorkerSessions:
         orders = [self._scan_order(state, worker, scan) for scan in scans]
         packed = self._place.tables[scans[0].dataset]
         if together:
-            return checked(packed, self._rotation.sweep(packed, orders))
+            return self._rotation.sweep(packed, orders)
         (order,) = orders
-        return checked(packed, self._sql.scan(packed, order))
+        return self._sql.scan(packed, order)
 
     def _scan_order(self, state: RunState, worker: _Worker, scan: Scan) -> ScanOrder:
         """The order of a scan; the tables that it reads are the worker's until it has ended."""
@@ -581,20 +577,28 @@ class WorkerSessions:
         try:
             if not worker.session.advance():
                 return None
-        except StatementFailed as error:
+            result = self._result(worker, worker.session.rows())
+        except (StatementFailed, InvalidData) as error:
             self._undone(worker)
-            self._release(worker)
             worker.kept = set()  # a statement that failed may have driven partitions out of memory
             worker.unprepared = worker.unprepared or self._is_without_trainer(worker, error)
             # Its process on the segment may be another one by now, and its trainer elsewhere.
             worker.unprepared = worker.unprepared or bool(self._place.hosts)
-            return Failure(error.message, error.sqlstate, error.hint, error)
-        result = self._result(worker, worker.session.rows())
+            cause = self._cause(worker.task, error)
+            result = Failure(cause.message, cause.sqlstate, cause.hint, cause)
         self._release(worker)
         return result
 
+    def _cause(self, task: Task | None, error: CerebroError) -> CerebroError:
+        """What a statement has failed for, where that is a table that has lost its name."""
+        if not isinstance(task, Train | Step | Join | Score):
+            return error
+        datasets = {scan.dataset for scan in task.scans} if isinstance(task, Score) else {TRAINING}
+        relations = [self._place.tables[name].relation for name in sorted(datasets)]
+        return cause_of(error, self._place.store.catalog.session, relations)
+
     @staticmethod
-    def _is_without_trainer(worker: _Worker, error: StatementFailed) -> bool:
+    def _is_without_trainer(worker: _Worker, error: CerebroError) -> bool:
         """True if a worker has lost its trainer by what it did; on segments each statement makes one ready."""
         ended = error.sqlstate == OutOfMemory.sqlstate and not worker.partition_keys
         return ended or error.sqlstate == TrainerLost.sqlstate
@@ -696,7 +700,7 @@ class WorkerSessions:
         makes = worker.orders[hop.mst_key].makes
         self._place.store.wrote(worker.target, (hop.mst_key, makes), state.size)
         (report,) = state.report.hops
-        return HopResult(hop, report, worker.pid, waited, sent, seconds, state.written)
+        return HopResult(hop, report, waited, sent, seconds, state.written)
 
     def _shared(self, worker: _Worker, task: Join, rows: list[tuple[Any, ...]]) -> Trained:
         """Hops that were made together, from the worker that has led them; of others none."""
@@ -712,7 +716,7 @@ class WorkerSessions:
         self._place.store.wrote(worker.target, (order.mst_key, order.makes), state.size)
         seconds = time.monotonic() - worker.sent
         results = [
-            HopResult(hop, one, *meeting.members[rank], worker.sent, seconds, state.written)
+            HopResult(hop, one, meeting.waited[rank], worker.sent, seconds, state.written)
             for rank, (hop, one) in enumerate(zip(task.hops, report.hops, strict=True))
         ]
         if course is None or meeting.recorded is None:

@@ -37,7 +37,8 @@ from cerebro_db.postgres.sessions import (
     tells_of_loss,
     with_keepalives,
 )
-from cerebro_db.protocol import HandedBack, StateMade, StateReport, encode
+from cerebro_db.protocol import HandedBack, StateMade, StateReport
+from cerebro_db.wire import encode
 
 # The same, of the server.
 _SERVER_KEEPALIVES = (

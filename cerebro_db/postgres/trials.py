@@ -13,6 +13,7 @@ from cerebro_db.core.search import Objective, SearchSpec, Space
 from cerebro_db.errors import InvalidArgument, UndefinedRun
 from cerebro_db.postgres.catalog import GOING_ON, Catalog, StoredRun
 from cerebro_db.postgres.sessions import Session
+from cerebro_db.wire import decode_stored
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ SELECT d.mst_key, coalesce(min(h.started), min(d.began)), coalesce(max(h.finishe
 def newest_space(session: Session, run_id: int) -> Space | None:
     """The space that a search was last narrowed to; None where it never was."""
     rows = session.run(_NARROWED, (run_id,))
-    return Space.from_json(json.loads(rows[0][0])) if rows else None
+    return decode_stored(Space, rows[0][0], "detail", "begin a new search") if rows else None
 
 
 _NARROWED = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import secrets
 import sys
 import time
@@ -307,5 +306,5 @@ def _search_ends(
         return None
     most = search.budget.max_seconds
     if extended:
-        most = float(extended[-1].get("until", math.inf))
-    return None if math.isinf(most) else now + max(0.0, most - active)
+        most = extended[-1].get("until")
+    return None if most is None else now + max(0.0, most - active)

@@ -97,7 +97,6 @@ class RunCatalog:
             _row(
                 result.hop,
                 result.report,
-                result.pid,
                 started,
                 finished,
                 result.waited,
@@ -144,9 +143,7 @@ class RunCatalog:
                 epoch, position = divmod(number, spec.hops_an_epoch)
                 hops.append(Hop(mst_key, epoch + 1, position, one.partition_key))
                 seconds = timedelta(seconds=one.read_seconds + one.train_seconds)
-                self._rows.append(
-                    _row(hops[-1], one, self._catalog.session.pid, finished - seconds, finished)
-                )
+                self._rows.append(_row(hops[-1], one, finished - seconds, finished))
             key = (mst_key, hops[0].epoch, spec.round_of(hops[0]))
             if report.round is not None and key not in recorded:
                 self._rounds.append(round_record(*key, report.round))
@@ -170,14 +167,13 @@ class RunCatalog:
 def _row(
     hop: Hop,
     report: HopReport,
-    pid: int,
     started: datetime,
     finished: datetime,
     waited: float = 0.0,
     written: float = 0.0,
 ) -> HopRow:
     return HopRow(
-        hop.mst_key, hop.epoch, hop.position, hop.partition_key, report.worker, pid, started, finished,
+        hop.mst_key, hop.epoch, hop.position, hop.partition_key, report.worker, report.pid, started, finished,
         waited, report.read_seconds, report.train_seconds, written, report.rows, report.loss,
         report.compiled, report.cached, report.memory_mb,
     )  # fmt: skip

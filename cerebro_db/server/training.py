@@ -15,7 +15,7 @@ from cerebro_db.errors import (
     OutOfMemory,
     is_infrastructure_failure,
 )
-from cerebro_db.protocol import HopFailed, StateReport, encode
+from cerebro_db.protocol import HopFailed, StateReport
 from cerebro_db.server.computing import Tick, as_ours, compute, computing
 from cerebro_db.server.entry import entry
 from cerebro_db.server.joined import join_state as join_state
@@ -35,6 +35,7 @@ from cerebro_db.training.causes import of_the_model
 from cerebro_db.training.environment import configure, configured, configured_threads
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.state import WEIGHTS, Part
+from cerebro_db.wire import encode
 
 MAX_THREADS = 1024
 MAX_PLACE = 2**31 - 1

@@ -102,7 +102,7 @@ class HopTask:
         begins_epoch: whether it is the configuration's first hop of the epoch.
         learning_rate: of this epoch; None for that of the state.
         part: of a round of several hops that begin with the same state.
-        worker: number of the worker that makes it, for the report.
+        worker, pid: who makes it, for the report.
     """
 
     recipe: Recipe
@@ -116,6 +116,7 @@ class HopTask:
     learning_rate: float | None = None
     part: RoundPart | None = None
     worker: int = 0
+    pid: int = 0
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -311,6 +312,7 @@ class Hop:
         elapsed = time.monotonic() - self._started
         return HopReport(
             worker=self._task.worker,
+            pid=self._task.pid,
             partition_key=self._task.order.partition_key,
             rows=self._rows,
             loss=self._loss_sum / max(self._rows, 1),

@@ -153,6 +153,7 @@ def hop_of(text: str, run_id: int, known: Architectures, door: Door | None = Non
         learning_rate=_rate(task),
         part=_part(task, door),
         worker=task.integer("worker", 0, 2**31 - 1) if task.has("worker") else 0,
+        pid=task.integer("pid", 0, 2**31 - 1) if task.has("pid") else 0,
     )
 
 

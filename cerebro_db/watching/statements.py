@@ -9,6 +9,7 @@ from typing import Any
 from cerebro_db.core.search import Objective, SearchSpec
 from cerebro_db.postgres.names import value_literal
 from cerebro_db.watching.reading import RunFacts, Source
+from cerebro_db.wire import plain
 
 _FIT = (
     ("num_iterations", None), ("use_gpus", False), ("validation_table", None),
@@ -63,7 +64,7 @@ def _search(run: RunFacts, spec: SearchSpec, output: str) -> str:
         "random_state": spec.seed,
         "objective": ", ".join(map(_objective, spec.objectives)),
         "early_stopping": _named(_stopping(spec)),
-        **{_LIMITS.get(name, name): limit for name, limit in spec.budget.to_json().items()},
+        **{_LIMITS.get(name, name): limit for name, limit in plain(spec.budget).items()},
         "concurrency": spec.concurrency,
         "deterministic": spec.deterministic,
     }
@@ -85,9 +86,7 @@ _STOPPING = {"least_improvement": "min_delta"}
 
 
 def _stopping(spec: SearchSpec) -> dict[str, Any]:
-    return {
-        _STOPPING.get(name, name): value for name, value in spec.early_stopping.to_json().items()
-    }
+    return {_STOPPING.get(name, name): one for name, one in plain(spec.early_stopping).items()}
 
 
 def _objective(one: Objective) -> str:

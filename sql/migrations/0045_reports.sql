@@ -12,3 +12,5 @@ EXCEPTION WHEN dependent_objects_still_exist THEN
     NULL;
 END
 $type$;
+-- Rows that are read say of which table they are.
+DROP FUNCTION IF EXISTS cerebro._check_table(text, oid);

@@ -125,27 +125,3 @@ CREATE OR REPLACE FUNCTION cerebro._state_weights(token bigint)
 RETURNS bytea LANGUAGE plpython3u AS {{ udf('_state_weights') }};
 COMMENT ON FUNCTION cerebro._state_weights(bigint) IS
 'Internal: the weights of a joined state as float32, in the order of Keras'' get_weights(); NULL where they exceed what a value can hold.';
-
--- The first statement of each message that has a hop or a scan. The table is locked before its number is looked
--- up, and the lock lasts as long as the transaction: what is read after this is the same table.
-CREATE OR REPLACE FUNCTION cerebro._check_table(name text, wanted oid) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    found oid;
-BEGIN
-    EXECUTE format('SELECT pg_catalog.to_regclass(%L)::oid', $1) INTO found;
-    IF found = $2 THEN
-        EXECUTE format('SELECT pg_catalog.to_regclass(%L)::oid WHERE NOT EXISTS (SELECT 1 FROM %s WHERE false)', $1, $1)
-           INTO found;
-    END IF;
-    IF found IS DISTINCT FROM $2 THEN
-        RAISE EXCEPTION USING ERRCODE = '55000',
-            MESSAGE = format('%s: got %s; allowed: the table that was read at the beginning', coalesce(found::regclass::text, $1),
-                             CASE WHEN found IS NULL THEN 'no table' ELSE 'another table' END),
-            HINT = 'it was renamed or replaced while it was read: give the table its name back, and go on with '
-                   'cerebro.cerebro_resume, or start anew with the other table';
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION cerebro._check_table(text, oid) IS
-'Internal: raises an error where the name of a packed table has become that of another one.';

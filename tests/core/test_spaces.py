@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 from cerebro_db.core.search import Space
 from cerebro_db.decide.search.space import Explorer
+from cerebro_db.wire import decode, encode
 
 COMPILE = (
     "{'optimizer_params_list': [{'optimizer': ['Adam'], 'lr': [0.1, 0.2]}], 'dropout': [0.1, 0.5]}"
@@ -14,11 +13,10 @@ SPACE = Space((1, 2), COMPILE, "{'batch_size': [4]}", {1: ("dropout",)})
 
 
 def test_what_is_left_out_is_kept() -> None:
-    told = json.loads(json.dumps(SPACE.to_json()))
-    assert Space.from_json(told) == SPACE
+    assert decode(Space, encode(SPACE), "space") == SPACE
     plain = Space(SPACE.model_ids, COMPILE, SPACE.fit_params_grid)
-    assert "left_out" not in plain.to_json()  # as searches of earlier versions have it
-    assert Space.from_json(plain.to_json()) == plain
+    assert "left_out" not in encode(plain)  # as searches of earlier versions have it
+    assert decode(Space, encode(plain), "space") == plain
 
 
 def test_one_dimension_is_left_out_of_one_architecture() -> None:

@@ -36,10 +36,10 @@ def test_hops_of_one_statement_never_overlap() -> None:
     for key in range(500):
         seconds = numbers.random() / 100
         report = HopReport(
-            worker=0, partition_key=0, rows=10, loss=0.5, read_seconds=0.0, train_seconds=seconds,
+            worker=0, pid=7, partition_key=0, rows=10, loss=0.5, read_seconds=0.0, train_seconds=seconds,
             compiled=False, cached=True, memory_mb=500,
         )  # fmt: skip
-        run.hop_done(HopResult(Hop(key, 1, 0, 0), report, 7, 0.0, sent, seconds, 0.0))
+        run.hop_done(HopResult(Hop(key, 1, 0, 0), report, 0.0, sent, seconds, 0.0))
         sent += seconds
     run.flush()
     started, finished = catalog.columns[6:8]

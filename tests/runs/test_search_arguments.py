@@ -41,7 +41,7 @@ def test_ours() -> None:
     assert request.early_stopping.patience == 2
     assert request.budget == Budget(9.5, 7, 3)
     assert (request.warm_start_run, request.concurrency, request.deterministic) == (4, 5, True)
-    assert Budget() == Budget(math.inf, UNLIMITED, UNLIMITED)
+    assert Budget() == Budget(None, UNLIMITED, UNLIMITED)
 
 
 @pytest.mark.parametrize(

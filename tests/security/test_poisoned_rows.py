@@ -224,7 +224,7 @@ def test_an_administrator_stops_and_forgets_runs_of_others(
     ("search", "path"),
     [("[]", "search"), ("1", "search"), ("{}", "search.method"), ('{"method": 7}', "search.method"),
      ('{"method": "random", "params": []}', "search.params"),
-     ('{"method": "random", "params": {}, "space": {"model_ids": 1}}', "search.space")],
+     ('{"method": "random", "params": {}, "space": {"model_ids": 1}}', "search.space.model_ids")],
 )  # fmt: skip
 def test_a_search_that_was_changed_by_hand_is_refused_with_the_path(
     eve: Person, root: Person, run: int, search: str, path: str

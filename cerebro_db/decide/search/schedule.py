@@ -9,12 +9,13 @@ workers meanwhile train whatever has a place.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from cerebro_db.configs.functions.callbacks import monitors_of
 from cerebro_db.configs.grids.model_selection import ConfigurationText
@@ -54,6 +55,7 @@ from cerebro_db.decide.search.trials import (
     Trial,
 )
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.wire import as_json, convert
 
 _Made = Decision | Held
 
@@ -598,7 +600,7 @@ class Schedule:
                 for model_id, compile_params, fit_params, epochs in detail["rows"]:
                     self._check_row(ConfigurationText(model_id, compile_params, fit_params), epochs)
             case "narrow":
-                self._check_space(Space.from_json(detail))
+                self._check_space(convert(Space, detail, "narrow"))
             case "extend":
                 self._check_extension(state, detail)
 
@@ -645,7 +647,7 @@ class Schedule:
             )
         for row in Explorer(space).probes():
             self._check_row(row, None)
-        check_sampler(replace(self._spec, space=space))
+        check_sampler(structs.replace(self._spec, space=space))
 
     def _check_row(self, row: ConfigurationText, epochs: int | None) -> None:
         fault = self._fault(row)
@@ -669,7 +671,7 @@ class Schedule:
         elif request.action in ("narrow", "extend"):
             yield self._made(Note(request.action, f"asked for by {who}", who=who, detail=detail))
             if request.action == "narrow":
-                space = Space.from_json(detail)
+                space = convert(Space, detail, "narrow")
                 self._sampler.narrow(space)
                 self._method.narrow(space)
             else:
@@ -800,7 +802,7 @@ def _newest(state: RunState, mst_key: int) -> int:
 
 def _candidate(trial: Trial) -> Candidate:
     place = {key: value for key, value in trial.place.items() if key != "reason"}
-    detail = {"parameters": json.loads(json.dumps(dict(trial.parameters), default=repr)), **place}
+    detail = {"parameters": as_json(dict(trial.parameters)), **place}
     return Candidate(
         trial.mst_key,
         trial.row.model_id,

@@ -12,8 +12,9 @@ from cerebro_db.decide.search.trials import WAITING, Trial
 
 def has_reached(rule: EarlyStopping, value: float, *, maximised: bool) -> bool:
     """True if a value, less of which is better, is as good as the target."""
-    target = -rule.target if maximised else rule.target
-    return rule.has_target and value <= target
+    if rule.target is None:
+        return False
+    return value <= (-rule.target if maximised else rule.target)
 
 
 def fault(rule: EarlyStopping, trial: Trial, trials: Iterable[Trial], full: int) -> str | None:

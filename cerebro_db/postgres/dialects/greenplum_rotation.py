@@ -28,6 +28,7 @@ from cerebro_db.postgres.dialects.postgresql_training import (
     ScanOrder,
     Statement,
     columns_of,
+    same_table,
     weights_of,
 )
 from cerebro_db.postgres.names import QualifiedName
@@ -95,6 +96,7 @@ class GreenplumRotation:
             "task": _by_segment("p", keys, [order.task for order in orders], "text"),
             "first": _firsts(packed, partitions, keys),
             "reading": ("%s", [reading]),
+            "same": same_table(packed),
             **columns_of(packed),
         }
         parts["buffers"] = filled(_SWEEP_BUFFERS, parts) if reading else ""
@@ -118,6 +120,7 @@ def _rows_of_step(
         "place": cases("g.segment_key", keys, [_place(order) for order in orders], "bytea"),
         "passes": _by_segment("p", keys, passes, "integer"),
         "reading": ("%s", [reading]),
+        "same": same_table(packed),
         **columns_of(packed),
     }
     parts["states"] = _states(orders, keys)
@@ -190,7 +193,7 @@ SELECT g.segment_key, 2, g.subepoch, {place}, NULL, NULL, NULL, g.buffer_id,
        g.x, g.x_shape, g.y, g.y_shape
   FROM (SELECT p.segment_key, p.buffer_id, p.{x} AS x, p.{x_shape} AS x_shape, p.{y} AS y,
                p.{y_shape} AS y_shape, generate_series(0, {passes} - 1) AS subepoch
-          FROM {packed} p WHERE p.segment_key = ANY ({reading})) AS g
+          FROM {packed} p WHERE p.segment_key = ANY ({reading}){same}) AS g
 """
 
 # What a failed configuration leaves has the negative version, which nothing ever looks for.
@@ -235,5 +238,5 @@ FETCH ALL FROM cerebro_scan
 _SWEEP_BUFFERS = """UNION ALL
 SELECT p.segment_key, 2, p.buffer_id, 0, NULL, NULL, p.buffer_id,
        p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
-  FROM {packed} p WHERE p.segment_key = ANY ({reading})
+  FROM {packed} p WHERE p.segment_key = ANY ({reading}){same}
 """

@@ -25,6 +25,7 @@ from cerebro_db.postgres.dialects.postgresql_training import (
     Statement,
     StateTables,
     columns_of,
+    same_table,
     weights_of,
 )
 from cerebro_db.postgres.names import QualifiedName
@@ -203,7 +204,10 @@ class GreenplumTraining(PostgreSQLTraining):
             _SCAN_FIRST.format(packed=table, key=key, kind=kind, task=task) + "UNION ALL"
             for kind, task in ((-1, _preparation_of(order)), (0, TASK))
         )
-        buffers = _SCAN_BUFFERS.format(packed=table, key=key, **columns) if order.reads else ""
+        same, oid = same_table(packed)
+        buffers = ""
+        if order.reads:
+            buffers = _SCAN_BUFFERS.format(packed=table, key=key, same=same, **columns)
         sql = _SCAN.format(
             scanned=SCANNED,
             states=states,
@@ -219,7 +223,7 @@ class GreenplumTraining(PostgreSQLTraining):
         here = where[0] if order.home is None else segment_key_of(order.home)
         parameters: list[Any] = [here, order.mst_keys, versions, order.tasks]
         parameters += [order.preparation or "", *first, order.task, *first]
-        return sql, parameters + (where if order.reads else [])
+        return sql, parameters + ([*where, *oid] if order.reads else [])
 
     def _first_rows(self, packed: PackedTable, order: HopOrder) -> Statement:
         """A row that prepares the process, and the one that begins the hop; both are read where the partition is."""
@@ -488,5 +492,5 @@ SELECT {key} AS segment_key, {kind} AS kind, 0 AS place, 0 AS chunk, {task} AS t
 _SCAN_BUFFERS = """UNION ALL
 SELECT {key}, 2, p.buffer_id, 0, NULL, NULL, p.buffer_id,
        p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
-  FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s
+  FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s{same}
 """

@@ -341,13 +341,16 @@ class PostgreSQLTraining:
 
     def scan(self, packed: PackedTable, order: ScanOrder) -> Statement:
         """Score many configurations on one partition; returns JSON."""
-        buffers = _SCAN_BUFFERS.format(packed=packed.relation.name.sql, **columns_of(packed))
+        same, oid = same_table(packed)
+        buffers = _SCAN_BUFFERS.format(
+            packed=packed.relation.name.sql, same=same, **columns_of(packed)
+        )
         version = "" if order.versions is None else " AND s.version = t.version"
-        states = _states_in(order.states)
+        states = _states_in(order.states, "0" if order.versions is None else "s.version")
         sql = _SCAN.format(states=states, version=version, buffers=buffers if order.reads else "")
         versions = order.versions or [0] * len(order.mst_keys)
         parameters: list[Any] = [order.task, order.mst_keys, versions, order.tasks]
-        return sql, parameters + ([order.partition_key] if order.reads else [])
+        return sql, parameters + ([order.partition_key, *oid] if order.reads else [])
 
     # -- rows for the aggregate, where these differ ------------------------------------------------
     def _rows_of_hop(self, packed: PackedTable, order: HopOrder) -> Statement:
@@ -360,6 +363,7 @@ class PostgreSQLTraining:
             parameters += [order.mst_key, order.version]
         if order.reads:
             here, where = self._partition_rows(packed, order.partition_key)
+            same, oid = same_table(packed)
             place = PLACE_IN_ORDER
             if order.salt is not None:
                 place = PLACE_SHUFFLED
@@ -369,10 +373,10 @@ class PostgreSQLTraining:
                 outer="g.segment_key, " if self._segment else "",
                 place=place,
                 packed=packed.relation.name.sql,
-                here=here,
+                here=here + same,
                 **columns_of(packed),
             )
-            parameters += [order.passes - 1, *where]
+            parameters += [order.passes - 1, *where, *oid]
         return sql, parameters
 
     def _first_rows(self, packed: PackedTable, order: HopOrder) -> Statement:
@@ -398,10 +402,11 @@ class PostgreSQLTraining:
         return TRAINED.format(task="i.task", rows=rows, group="")
 
 
-def _states_in(tables: Sequence[QualifiedName]) -> str:
+def _states_in(tables: Sequence[QualifiedName], version: str = "s.version") -> str:
     """Query of the states in some tables."""
     return " UNION ALL ".join(
-        f"SELECT s.mst_key, s.version, s.chunk, s.state FROM {table.sql} s" for table in tables
+        f"SELECT s.mst_key, {version} AS version, s.chunk, s.state FROM {table.sql} s"
+        for table in tables
     )
 
 
@@ -448,17 +453,14 @@ class RotationStatements(Protocol):
         ...
 
 
-def checked(packed: PackedTable, statement: Statement) -> Statement:
-    """The same, which fails where the name of the table has become that of another one.
+def same_table(packed: PackedTable) -> Statement:
+    """Condition of the rows of a packed table, and of no other table that has taken its name.
 
-    Both statements are one message and one transaction.
+    Rows behind a table with partitions, or on another server, have other numbers.
     """
-    sql, parameters = statement
-    relation = packed.relation
-    return _CHECK + sql, [relation.name.text, relation.oid, *parameters]
-
-
-_CHECK = "SELECT cerebro._check_table(%s, %s::oid); "
+    if packed.relation.kind != "r":
+        return "", []
+    return " AND p.tableoid = %s::oid", [packed.relation.oid]
 
 
 def columns_of(packed: PackedTable) -> dict[str, str]:
@@ -561,5 +563,5 @@ SELECT 1, t.mst_key, s.chunk, t.task, s.state, NULL, NULL, NULL, NULL, NULL
 
 _SCAN_BUFFERS = """UNION ALL
 SELECT 2, p.buffer_id, 0, NULL, NULL, p.buffer_id, p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
-  FROM {packed} p WHERE p.partition_key = %s
+  FROM {packed} p WHERE p.partition_key = %s{same}
 """

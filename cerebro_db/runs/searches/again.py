@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from cerebro_db.configs.grids.search_methods import BOHB, HALVING, HYPERBAND, find_method
 from cerebro_db.configs.messages import check_range
 from cerebro_db.core.search import UNLIMITED, SearchSpec
@@ -108,7 +110,7 @@ def replay(
             replace_output=False,
             name=request.name,
             description=request.description,
-            search=replace(before.search, replays=replays),
+            search=structs.replace(before.search, replays=replays),
             weights_of=run.run_id,
         )
         count = request.num_workers or setup.num_workers

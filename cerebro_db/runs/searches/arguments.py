@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -141,7 +140,7 @@ class SearchArguments:
         check_range("max_epochs", self.max_epochs, 1, MAX_TOTAL_EPOCHS)
         check_range("max_configs", self.max_configs, 1, MAX_CONFIGURATIONS)
         return Budget(
-            max_seconds=math.inf if self.max_seconds is None else self.max_seconds,
+            max_seconds=self.max_seconds,
             max_epochs=UNLIMITED if self.max_epochs is None else self.max_epochs,
             max_configurations=UNLIMITED if self.max_configs is None else self.max_configs,
         )

@@ -12,6 +12,7 @@ from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.trials import measures_of
+from cerebro_db.wire import as_json
 
 
 def earlier_trials(session: Session, run_id: int, spec: SearchSpec) -> tuple[Earlier, ...]:
@@ -49,7 +50,7 @@ def earlier_trials(session: Session, run_id: int, spec: SearchSpec) -> tuple[Ear
             for one, value in zip(spec.objectives, values, strict=True)
         )
         if all(map(math.isfinite, values)):
-            found.append(Earlier(parameters, max(epochs), tuple(losses)))
+            found.append(Earlier(as_json(dict(parameters)), max(epochs), tuple(losses)))
     if not found:
         names = ", ".join(one.monitor for one in spec.objectives)
         raise InvalidArgument(

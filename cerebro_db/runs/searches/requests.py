@@ -16,6 +16,7 @@ from cerebro_db.postgres.control import control_session
 from cerebro_db.postgres.sessions import POLL_SECONDS, SessionPool
 from cerebro_db.postgres.trials import status_of_trial
 from cerebro_db.runs.request import MAX_ITERATIONS
+from cerebro_db.wire import plain
 
 # A driver looks for requests once a second at least, but not while it writes the output tables.
 _ANSWER_SECONDS = 60.0
@@ -95,7 +96,7 @@ def narrow(pool: SessionPool, run_id: int | None, space: Space) -> None:
         InvalidArgument: it has an architecture that the search has not, or contradicts a model.
         WrongRunStatus: the search does not go on.
     """
-    _ask(pool, run_id, "narrow", None, space.to_json())
+    _ask(pool, run_id, "narrow", None, plain(space))
 
 
 def _key(mst_key: int | None) -> int:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import structs
+
 from cerebro_db.configs.functions.callbacks import Monitor
 from cerebro_db.configs.grids.grid import told_of_metrics
 from cerebro_db.configs.grids.search_methods import GRID
@@ -219,7 +221,7 @@ def _set_up(
     texts = {model_id: model.text for model_id, model in known.items()}
     suiting = Suiting(texts, limits_of(session))
     left_out = suiting.left_out(asked.space.compile_grid, asked.space.model_ids)
-    asked = replace(asked, space=replace(asked.space, left_out=left_out))
+    asked = replace(asked, space=structs.replace(asked.space, left_out=left_out))
     check_layers(texts, Explorer(asked.space).probes(), limits_of(session))
     for told in suiting.told if left_out else ():
         notify(told)
@@ -230,7 +232,7 @@ def _set_up(
         if line is not None:
             notify(line)
     if asked.warm_start_run is not None:
-        spec = replace(spec, earlier=earlier_trials(session, asked.warm_start_run, spec))
+        spec = structs.replace(spec, earlier=earlier_trials(session, asked.warm_start_run, spec))
     places = min(spec.concurrency, most_trials(spec))
     found = spec_of(request, packed, validation, probes, places, sql)
     watches = spec.early_stopping.watches and asked.metrics_compute_frequency is None
@@ -309,7 +311,7 @@ def _spec(
     programs = {
         program_key(one.architecture, one.compile_params, one.fit_params, True) for one in probes
     }
-    return replace(
+    return structs.replace(
         spec,
         concurrency=asked.concurrency or default_places(spec, len(packed.partitions)),
         shared_epochs=max(1, round(total_epochs(spec) / len(programs))),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import structs
 
 from cerebro_db.configs.grids.changes import changed
 from cerebro_db.core.search import Space
@@ -74,4 +75,4 @@ def narrowed_space(
             f"model_id_list: got {wrong[0]}; allowed: those of run {run.run_id}, "
             f"{', '.join(map(str, known))}"
         )
-    return replace(found, left_out=spec.space.left_out)
+    return structs.replace(found, left_out=spec.space.left_out)

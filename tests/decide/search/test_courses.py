@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,10 +20,12 @@ from decide.search.courses import (
     rate,
     spec,
 )
+from msgspec import structs
 
 from cerebro_db.core.search import Objective
 from cerebro_db.decide.search.methods.asha import Asha
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.wire import plain
 
 METHODS: dict[str, dict[str, Any]] = {
     "random": {"num_configs": 12, "num_iterations": 3},
@@ -117,7 +118,7 @@ def test_the_first_bracket_comes_to_its_end_early(method: str) -> None:
 
 
 RATES = tuple(10 ** (-number / 9) for number in range(27))
-FEW = replace(
+FEW = structs.replace(
     SPACE,
     compile_params_grid=SPACE.compile_params_grid.replace("[0.0001, 0.1, 'log']", f"{[*RATES]}"),
 )
@@ -153,7 +154,7 @@ def test_brackets_of_a_small_space_end(method: str, count: int, concurrency: int
     text = SPACE.compile_params_grid.replace("[0.0001, 0.1, 'log']", f"{rates}")
     params = {"num_configs": 27, "R": 27} if method == "successive_halving" else {"R": 27}
     search = spec(
-        method, replace(SPACE, compile_params_grid=text), concurrency=concurrency, **params
+        method, structs.replace(SPACE, compile_params_grid=text), concurrency=concurrency, **params
     )
     course = Course(search, noisy, 2, uneven, fails={2: 3}).run()
     assert len(course.state.tracks) == count
@@ -192,7 +193,7 @@ def test_what_no_bracket_has_a_use_for_is_stopped() -> None:
 
 def test_trials_outside_a_narrowed_space_go_on_in_no_other_bracket() -> None:
     few = RATES[:14]
-    narrow = {**FEW.to_json(), "compile_params_grid": FEW.compile_params_grid.replace(
+    narrow = {**plain(FEW), "compile_params_grid": FEW.compile_params_grid.replace(
         f"{[*RATES]}", f"{[*few]}"
     )}  # fmt: skip
     asks = {3: Asked(2, "narrow", 0, "ann", narrow)}
@@ -217,7 +218,7 @@ def test_speed_does_not_show_where_epochs_are_few(
     method: str, early_stopping: EarlyStopping
 ) -> None:
     size = {} if method in ("hyperband", "bohb") else {"num_configs": 12}
-    twelve = replace(
+    twelve = structs.replace(
         FEW, compile_params_grid=FEW.compile_params_grid.replace(f"{[*RATES]}", f"{[*RATES[:12]]}")
     )
     for space, places, epochs in ((twelve, 4, 44), (twelve, 2, 21), (SPACE, 2, 25), (SPACE, 6, 42)):
@@ -241,7 +242,7 @@ def test_a_search_whose_epochs_were_too_few_goes_on_with_more(epochs: int) -> No
     course = Course(search, noisy).run()
     course.ask(Asked(3, "extend", 0, "ann", {"params": {}, "max_epochs": 1000}))
     assert len(course.reached(27)) == 8
-    whole = Course(replace(search, budget=Budget()), noisy).run()
+    whole = Course(structs.replace(search, budget=Budget()), noisy).run()
     assert sorted(course.reached(27)) == sorted(whole.reached(27))
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from decide.search.courses import SPACE, Asked, Course, by_rate, rate, spec
 from decide.search.test_courses import METHODS, noisy, uneven
+from msgspec import structs
 
 from cerebro_db.core.search import Space
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.wire import plain
 
 LOSS_TEXT = "loss='sparse_categorical_crossentropy'"
-WIDE = replace(
+WIDE = structs.replace(
     SPACE,
     compile_params_grid="{'loss': ['sparse_categorical_crossentropy'], 'metrics': [['accuracy']], "
     "'optimizer_params_list': [{'optimizer': ['Adam'], 'lr': [0.0001, 0.1, 'log']}, "
@@ -26,12 +27,12 @@ WIDE = replace(
 
 def narrowed(space: Space = WIDE, compiling: str | None = None, fitting: str | None = None) -> Any:
     """A request for another space."""
-    found = replace(
+    found = structs.replace(
         space,
         compile_params_grid=compiling or space.compile_params_grid,
         fit_params_grid=fitting or space.fit_params_grid,
     )
-    return Asked(7, "narrow", 0, "ann", found.to_json())
+    return Asked(7, "narrow", 0, "ann", plain(found))
 
 
 def grid(optimizers: str) -> str:
