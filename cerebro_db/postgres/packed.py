@@ -48,6 +48,22 @@ class PartitionInfo:
 _WITHOUT_ROWS = (InvalidData.sqlstate, UndefinedTable.sqlstate)
 
 
+def check_name(session: Session, relation: Relation) -> None:
+    """Check that a name is still that of the table that was found at the beginning.
+
+    Raises:
+        WrongRunStatus: it is another table's by now, or nobody's.
+    """
+    ((oid,),) = session.run("SELECT pg_catalog.to_regclass(%s)::oid", (relation.name.text,))
+    if oid != relation.oid:
+        raise WrongRunStatus(
+            f"{relation.name}: got {'no' if oid is None else 'another'} table; allowed: the table that was "
+            "read at the beginning",
+            hint="it was renamed or replaced while it was read: give the table its name back, and go on with "
+            "cerebro.cerebro_resume, or start anew with the other table",
+        )
+
+
 def cause_of(error: CerebroError, session: Session, relations: Iterable[Relation]) -> CerebroError:
     """What a read of packed tables has failed for: maybe the name of one has become another table's.
 
@@ -56,15 +72,11 @@ def cause_of(error: CerebroError, session: Session, relations: Iterable[Relation
         session: any other one.
         relations: the tables, as they were found at the beginning.
     """
-    for relation in relations if error.sqlstate in _WITHOUT_ROWS else ():
-        ((oid,),) = session.run("SELECT pg_catalog.to_regclass(%s)::oid", (relation.name.text,))
-        if oid != relation.oid:
-            got = "no table" if oid is None else "another table"
-            return WrongRunStatus(
-                f"{relation.name}: got {got}; allowed: the table that was read at the beginning",
-                hint="it was renamed or replaced while it was read: give the table its name back, and go on "
-                "with cerebro.cerebro_resume, or start anew with the other table",
-            )
+    try:
+        for relation in relations if error.sqlstate in _WITHOUT_ROWS else ():
+            check_name(session, relation)
+    except WrongRunStatus as taken:
+        return taken
     return error
 
 

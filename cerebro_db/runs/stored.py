@@ -49,7 +49,7 @@ from cerebro_db.postgres.control import transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql_training import StateTables
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import PackedTable, packed_of
+from cerebro_db.postgres.packed import PackedTable, check_name, packed_of
 from cerebro_db.postgres.packed import fingerprint as packed_fingerprint
 from cerebro_db.postgres.records import ADD, CLONE, PROMOTE, STOP, DecisionRow, decisions_of
 from cerebro_db.postgres.rounds import copy_rounds
@@ -349,6 +349,7 @@ _RESTORED = "restored"
 
 
 def _check_print(session: Session, packed: PackedTable, before: str | None, role: str) -> None:
+    check_name(session, packed.relation)
     if before == _RESTORED:
         return
     if packed_fingerprint(session, packed, before) != before:
