@@ -66,7 +66,7 @@ def _work(prepare: Callable[..., Handler], arguments: Sequence[Any], todo: Any, 
 
 
 def _silence() -> None:
-    """TensorFlow tells of its kernels at every start; what fails comes back through the queue."""
+    """Discard the output of TensorFlow at its start; errors come back through the queue."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     os.close(nowhere)

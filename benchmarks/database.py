@@ -40,7 +40,7 @@ class Tables:
         return f"{self.workload}_configurations"
 
     def output(self, number: int) -> str:
-        """Of a run."""
+        """Name of the output table of a run."""
         return f"{self.workload}_output_{number}"
 
 
@@ -146,7 +146,7 @@ def drop(server: Server, tables: Tables) -> None:
 
 
 def request(tables: Tables, workload: Workload, workers: int, cores: int) -> FitRequest:
-    """The same call as :func:`train` makes, for the peers' plan."""
+    """The request of :func:`train`, for the plan of the peers."""
     return FitRequest(
         source_table=tables.packed,
         model_output_table=f"{workload.name}_plan",

@@ -15,7 +15,7 @@ SELECT mst_key, worker, extract(epoch FROM started)::float8, extract(epoch FROM 
 
 @dataclass(frozen=True)
 class Hop:
-    """One row of cerebro.hops, in seconds."""
+    """A row of ``cerebro.hops``, in seconds."""
 
     mst_key: int
     worker: int
@@ -38,7 +38,7 @@ def overhead(hops: list[Hop], steps: Mapping[int, float]) -> float:
 
 
 def overhead_between(hops: list[Hop], steps: Mapping[int, float]) -> float:
-    """The same with all that lies between the hops of a worker: waiting, dispatching, sending."""
+    """Overhead of a hop with the time between the hops of a worker: waiting, dispatching, sending."""
     workers = len({hop.worker for hop in hops})
     return (workers * span(hops) - sum(steps[hop.mst_key] for hop in hops)) / len(hops)
 

@@ -37,7 +37,7 @@ class Cost:
         return Cost(self.wall + other.wall, self.cpu + other.cpu, self.others + other.others)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The measurement as plain values."""
         return {
             "wall": round(self.wall, 3),
             "cpu": round(self.cpu, 2),
@@ -88,7 +88,7 @@ class Meter:
 
     @contextmanager
     def traced(self) -> Iterator[tuple[Cost, Trace]]:
-        """The same, and what CPU time was used by when."""
+        """Measure, with a trace of the CPU time."""
         trace: Trace = []
         ended = threading.Event()
         with self.measure() as cost:

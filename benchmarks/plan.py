@@ -23,7 +23,7 @@ from cerebro_db.training.buffers import decode
 
 @dataclass(frozen=True)
 class Job:
-    """One configuration.
+    """A configuration of the plan.
 
     Attributes:
         task: JSON of its recipe, as workers in the server get it.
@@ -80,7 +80,7 @@ def make_plan(dsn: str, request: FitRequest, folder: Path) -> Plan:
 
 
 def cores() -> int:
-    """As the server counts them."""
+    """Number of processors, as the server counts them."""
     return len(os.sched_getaffinity(0))
 
 

@@ -74,7 +74,7 @@ def _train(cursor: Any, tables: database.Tables, workload: Workload, workers: in
 
 
 def _median_seconds(cursor: Any, call: str) -> float:
-    """Of warm calls: the first one makes the workers ready."""
+    """Median seconds of warm calls, after one that starts the workers."""
     seconds = []
     for _ in range(_REPEATS + 1):
         cursor.execute(f"DROP TABLE IF EXISTS {_OUTPUT}")
@@ -86,7 +86,7 @@ def _median_seconds(cursor: Any, call: str) -> float:
 
 
 def _row_milliseconds(cursor: Any) -> dict[str, float]:
-    """Of cerebro_predict_row: the first call of the session, and the median and 99 % of warm ones."""
+    """Milliseconds of ``cerebro_predict_row``: the first call of a session, median and 99 % of warm ones."""
     cursor.execute("CREATE TEMPORARY TABLE row_times (ms double precision)")
     cursor.execute(f"""
         DO $$

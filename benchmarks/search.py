@@ -306,7 +306,7 @@ def _median(runs: list[dict[str, Any]], name: str) -> float:
 
 # -- one by one --------------------------------------------------------------------------------------
 def main() -> None:
-    """Measure what is asked for, and show each as soon as it is there."""
+    """Measure the searches of the command line, and show each result at once."""
     arguments = _arguments()
     pin(arguments.workers)
     results: dict[str, Any] = {}
@@ -340,7 +340,7 @@ def _shown(one: dict[str, Any]) -> str:
 
 
 def _beside(found: dict[str, Any], one: dict[str, Any]) -> str:
-    """The same beside the grid, of searches of its space."""
+    """Results of searches of the space of the grid, beside the grid's."""
     if "curve" not in one:
         return ""
     grid, below = found["grid"], 100 * (found["grid"]["accuracy"] - one["accuracy"])

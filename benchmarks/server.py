@@ -60,7 +60,7 @@ class Server:
         return text.removeprefix("PostgreSQL ")
 
     def _wait_until_alone(self) -> None:
-        """No side may be charged for what another one left running."""
+        """Wait until processes of the side before have ended."""
         connection = psycopg2.connect(self.dsn)
         connection.autocommit = True
         cursor = connection.cursor()

@@ -26,7 +26,7 @@ from benchmarks.machine import describe, pin
 from benchmarks.server import Server, server
 from benchmarks.workload import Workload
 from benchmarks.workloads import images, tabular
-from cerebro_db.core.spec import AUTO
+from cerebro_db.decide.strategies import STRATEGIES
 
 _VARIABLE = "CEREBRO_GREENPLUM_DSN"
 _PARTITIONS = 4
@@ -108,7 +108,7 @@ def _train(
     cursor: Any, running: Server, tables: Tables, case: Case, strategy: str, epochs: int
 ) -> Figures:
     name = tables.output(0)
-    is_told = strategy == AUTO and case.workers is not None
+    is_told = STRATEGIES[strategy].chooses_groups and case.workers is not None
     given = (
         tables.packed, name, tables.configurations, epochs, strategy,
         f"processors={case.workers}" if is_told else None, case.workers, epochs,

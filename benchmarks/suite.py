@@ -218,7 +218,7 @@ def _middle(measured: list[T], cost: Callable[[T], Cost]) -> T:
 def _rotation(
     running: Server, tables: database.Tables, workload: Workload
 ) -> database.Trained | None:
-    """The same in steps, where that can be and is asked for."""
+    """The workload by rotation, on servers with segments."""
     if not (running.segments and workload.in_steps):
         return None
     _log.info("  Cerebro-DB, rotation")

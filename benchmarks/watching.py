@@ -102,7 +102,7 @@ SELECT %(r)s, k, e, d.name, d.lag + (1 + k %% 7 + k * 37 %% 101 / 40.0) / (1.0 +
 
 
 def drop_run(execute: Any, run_id: int) -> None:
-    """Remove the rows again."""
+    """Remove the rows of the run."""
     for table in ("metrics", "hops", "configurations", "runs"):
         execute(f"DELETE FROM cerebro.catalog_{table} WHERE run_id = %(r)s", {"r": run_id})
 
@@ -219,7 +219,7 @@ _WATCHED = (
 
 @dataclass(frozen=True)
 class _Watched:
-    """What came of a run that was watched in every other span of some seconds.
+    """Figures of a run that was watched in every other span of some seconds.
 
     Attributes:
         call: seconds until the call returned.
@@ -238,7 +238,7 @@ class _Watched:
 def _trained(
     dsn: str, execute: Any, epochs: int, *, is_watched: bool, first: bool = False
 ) -> _Watched:
-    """Train, and tell how fast that was with and without somebody who watches.
+    """Train, and measure the speed with and without watchers.
 
     Args:
         dsn: of the database.
@@ -304,7 +304,7 @@ class _Span:
 
 @dataclass(frozen=True)
 class _Programs:
-    """Those that watch, and the role by which their sessions are known."""
+    """Programs that watch, and the role of their sessions."""
 
     processes: Sequence[subprocess.Popen[bytes]]
     cursor: Any

@@ -143,7 +143,7 @@ class WrongRunStatus(CerebroError):
 
 
 class RunCancelled(CerebroError):
-    """Someone cancelled the run."""
+    """A user or an administrator cancelled the run."""
 
     sqlstate = "57014"
     advice = "cerebro.cerebro_resume goes on with it"
@@ -187,7 +187,7 @@ class IncompleteRead(CerebroError):
 
 
 class ConfigurationFailed(CerebroError):
-    """One configuration cannot go on, for example because its loss is NaN."""
+    """A configuration cannot go on, for example because its loss is NaN."""
 
     sqlstate = "22000"
     advice = "change the model, its parameters or the data"
@@ -228,7 +228,7 @@ class TrainerBound(CerebroError):
 
 
 class PeerLost(CerebroError):
-    """One of the trainers that compute together has ended, or was stopped; the others end their task."""
+    """A participant of a process group has ended or was stopped; the others end their task."""
 
     sqlstate = "YC004"
     advice = "a run goes on by itself, from the last state that was stored"
@@ -314,7 +314,7 @@ class LoopbackFailed(CerebroError):
 
 
 class TooManyConnections(LoopbackFailed):
-    """No connection is free for a session that is needed."""
+    """The server has no free connection for a session."""
 
     sqlstate = "53300"
     advice = (
@@ -323,13 +323,13 @@ class TooManyConnections(LoopbackFailed):
 
 
 class NotSupported(CerebroError):
-    """This server cannot do it."""
+    """The server lacks a feature that the call needs."""
 
     sqlstate = "0A000"
 
 
 class Unexpected(CerebroError):
-    """A defect, or what a library raises that nobody has thought of."""
+    """A defect, or an error of a library without a class of its own."""
 
     sqlstate = "38000"
 

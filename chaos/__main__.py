@@ -29,8 +29,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from cerebro_db.core.spec import HOPPER
-from cerebro_db.decide.strategies import STRATEGIES
+from cerebro_db.decide.strategies import DEFAULT, STRATEGIES
 from chaos import grid, report, stops, suite
 from chaos.segments import VARIABLE, segments
 from chaos.server import Embedded, Server, server
@@ -85,7 +84,7 @@ def _run(planned: Sequence[Plan], arguments: argparse.Namespace) -> list[Report]
         grid.load(running)
         calm = suite.Reference.of(running, arguments.epochs, strategy=arguments.strategy)
         reference = calm
-        if arguments.strategy == HOPPER:
+        if arguments.strategy == DEFAULT:
             search = suite.Reference.of(running, arguments.epochs, searches=True)
             reference = replace(calm, search=search)
         trials = suite.trials(running, reference, planned)
@@ -127,7 +126,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--strategy",
         choices=sorted(STRATEGIES),
-        default=HOPPER,
+        default=DEFAULT,
         help="of all runs; others have no searches",
     )
     parser.add_argument("--epochs", type=int, default=_EPOCHS, help=f"default: {_EPOCHS}")

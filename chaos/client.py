@@ -1,4 +1,4 @@
-"""A client process: one connection that runs statements, after it has told who serves it.
+"""A client process: one connection that reports its server process, and then runs statements.
 
     python client.py DSN STATEMENT...
 

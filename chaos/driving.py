@@ -18,7 +18,7 @@ _CLIENT = str(Path(__file__).with_name("client.py"))
 
 
 class Driving:
-    """One client process.
+    """Handle on a client process.
 
     Args:
         command: what it runs.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cerebro_db.configs.grids.brackets import brackets
-from cerebro_db.core.spec import AUTO, HOPPER, SIDE_BY_SIDE
+from cerebro_db.decide.strategies import DEFAULT, STRATEGIES
 from chaos.server import Server
 
 CONFIGURATIONS = 4
@@ -32,7 +32,7 @@ OUTPUTS = ("", "_info", "_summary", "_states")
 
 @dataclass(frozen=True)
 class Job:
-    """One training run.
+    """A training run of the kill test.
 
     Attributes:
         output: the name of the output tables.
@@ -50,7 +50,7 @@ class Job:
     workers: int = Server.workers
     predicts: bool = Server.predicts
     searches: bool = False
-    strategy: str = HOPPER
+    strategy: str = DEFAULT
 
     @classmethod
     def on(
@@ -60,7 +60,7 @@ class Job:
         epochs: int,
         durability: str = "hop",
         searches: bool = False,
-        strategy: str = HOPPER,
+        strategy: str = DEFAULT,
     ) -> Job:
         """A run on a server."""
         return cls(
@@ -71,34 +71,38 @@ class Job:
             server.workers,
             server.predicts and not searches,
             searches,
-            HOPPER if searches else strategy,
+            DEFAULT if searches else strategy,
         )
 
     @property
     def hops(self) -> int:
-        """Of the whole run."""
+        """Number of hops of the whole run."""
         if self.searches:
             return sum(one.epochs for one in brackets(*_BRACKETS)) * self.partitions
         return self.configurations * self.partitions * self.epochs
 
     @property
+    def _chooses_groups(self) -> bool:
+        return STRATEGIES[self.strategy].chooses_groups
+
+    @property
     def configurations(self) -> int:
         """Number of configurations to train: of all of them none would have a group."""
-        return CONFIGURATIONS // 2 if self.strategy == AUTO else CONFIGURATIONS
+        return CONFIGURATIONS // 2 if self._chooses_groups else CONFIGURATIONS
 
     @property
     def _selection(self) -> str:
-        return "large_configs" if self.strategy == AUTO else "configs"
+        return "large_configs" if self._chooses_groups else "configs"
 
     @property
     def _workers(self) -> int:
-        """As many as there are partitions, where so many train together."""
-        together = self.strategy in (AUTO, *SIDE_BY_SIDE)
+        """Number of workers: all partitions where so many train together."""
+        together = STRATEGIES[self.strategy].may_join_hops()
         return self.partitions if together else self.workers
 
     @property
     def _params(self) -> str:
-        return f"processors={self.partitions}" if self.strategy == AUTO else ""
+        return f"processors={self.partitions}" if self._chooses_groups else ""
 
     @property
     def prediction_tables(self) -> dict[int, str]:
@@ -108,7 +112,7 @@ class Job:
 
     @property
     def tables(self) -> list[str]:
-        """All that it makes."""
+        """Names of the tables that the run makes."""
         return [self.output + suffix for suffix in OUTPUTS] + [*self.prediction_tables.values()]
 
     def resume_command(self, dsn: str, run_id: int) -> list[str]:
@@ -132,7 +136,7 @@ class Job:
         )
 
     def fit_command(self, dsn: str) -> list[str]:
-        """The same as a command, whose process is the driver."""
+        """The run as a command, whose process is the driver."""
         if self.searches:
             return [
                 _CEREBRO, "search", "--dsn", dsn, "packed", self.output, "models", _SPACE, _FIT,
@@ -193,7 +197,7 @@ def load(server: Server) -> None:
 
 
 def _load_large(server: Server) -> None:
-    """The same nets, of which the catalog of models says that a step takes long: they are worth a group."""
+    """Load nets whose facts are changed to make a step seem long, so that a group is worth it."""
     for units in (16, 24):
         server.call("SELECT cerebro_load_model('large_models', %s)", (_model(units),))
     for model_id, found in server.fetch("SELECT model_id, model_facts FROM large_models"):

@@ -42,7 +42,7 @@ class Node:
 
     @property
     def pid(self) -> int | None:
-        """Its first process."""
+        """Number of its first process."""
         return processes.read_pid(self.folder / "postmaster.pid")
 
 
@@ -107,7 +107,7 @@ class Hosts:
         self._fetch(self.dsn, add, values, "-c gp_session_role=utility")
 
     def rejoin(self) -> None:
-        """Copy again what was lost, and wait until all is in step."""
+        """Copy the lost servers anew, and wait until all are in step."""
         for node in self.nodes():
             if not self._controls[node.folder].network.is_ours:
                 self._link(node, "up")

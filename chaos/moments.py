@@ -47,7 +47,7 @@ class Moment:
 
 
 def draw(generator: random.Random, resumed: bool) -> Moment:
-    """A random moment; what has been set up once is not set up again."""
+    """A random moment; each setup is made once."""
     weights = {name: weight for name, weight in PHASES.items() if not resumed or name != SETTING_UP}
     (phase,) = generator.choices(list(weights), list(weights.values()))
     return Moment(phase, generator.random(), generator.random() * _SPREAD_OF_HOPS * 1000)

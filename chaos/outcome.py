@@ -19,7 +19,7 @@ _SESSIONS_SECONDS = 30.0
 
 
 def outcome(server: Server, job: Job, run_id: int) -> Outcome:
-    """All that does not depend on who trained when, by name."""
+    """Results of a run by name, without what depends on timing."""
     found = {
         name: server.fetch(sql.format(out=job.output), (run_id,) if "%s" in sql else None)
         for name, sql in _PARTS.items()
@@ -54,7 +54,7 @@ def leftovers(server: Server) -> list[str]:
 
 
 def await_no_sessions(server: Server) -> None:
-    """Wait until nobody but the harness has a session.
+    """Wait until only the harness has a session.
 
     Raises:
         TookTooLong: someone keeps one.

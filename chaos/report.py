@@ -26,7 +26,7 @@ _Found = TypeVar("_Found")
 def followed(
     reports: Iterable[_Found], total: int, line: Callable[[_Found], str]
 ) -> Iterator[_Found]:
-    """The same, with a bar, and a line for each trial."""
+    """Trials with a progress bar, and a line for each."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         task = progress.add_task("trials", total=total)
@@ -37,7 +37,7 @@ def followed(
 
 
 def line(report: Report) -> str:
-    """One trial in a line, with what it takes to repeat it where something was wrong."""
+    """A trial in one line; of a failed one with what repeats it."""
     plan = report.plan
     hits = ", then ".join(
         f"{hit['who'] or 'nobody left'} ({hit['phase']}, {hit['hops']} hops)" for hit in report.hits
@@ -81,7 +81,7 @@ def _row(reports: Sequence[Report]) -> list[str]:
 
 
 def stop_line(report: Stopped) -> str:
-    """One interruption in a line, with what it takes to repeat it where something was wrong."""
+    """An interruption in one line; of a failed one with what repeats it."""
     stop = report.stop
     when = f"at {stop.fraction:.0%}" if report.was_under_way else "when it was over"
     end = f"ended after {report.ended:.2f} s, quiet after {report.quiet:.2f} s, "

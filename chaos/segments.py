@@ -111,7 +111,7 @@ class Segments(Server):
 
     # -- what is done to it --------------------------------------------------------
     def kill_postmaster(self) -> None:
-        """The coordinator, killed and started again."""
+        """Kill the coordinator, and start it."""
         folder = self.folders[_COORDINATOR]
         pid = self._first_process(_COORDINATOR)
         assert pid is not None
@@ -273,7 +273,7 @@ def segments(dsn: str, database: str = "cerebro_chaos") -> Iterator[Segments]:
 
 
 def _end_waiting(database: str, folders: Sequence[Path]) -> None:
-    """End processes that no session knows any more, and tell of them.
+    """End processes that no session knows, and report them.
 
     A process that reads for another one, which was killed, waits for that one's snapshot for an hour
     and a half.
@@ -287,7 +287,7 @@ def _end_waiting(database: str, folders: Sequence[Path]) -> None:
 
 
 def _is_here(folder: Path) -> bool:
-    """Tell whether a server with that data directory runs on this machine, and can be killed."""
+    """True if a server with that data directory runs on this machine and can be killed."""
     with suppress(ClusterFailed):
         pid = processes.read_pid(folder / "postmaster.pid")
         return pid is not None and processes.works_in(pid, folder)

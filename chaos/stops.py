@@ -95,13 +95,13 @@ class Stopped:
     deviations: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The outcome as plain values."""
         found = {name: value for name, value in vars(self).items() if name != "stop"}
         return {**vars(self.stop), **found}
 
 
 class Work:
-    """One call of a function, and what it leaves.
+    """A call of a function, and what it leaves.
 
     Args:
         server: where it is called.
@@ -150,7 +150,7 @@ class Work:
         return rows[0] if rows else None
 
     def outcome(self) -> list[Any]:
-        """All that must be the same after an interruption."""
+        """Values that must be equal after an interruption."""
         found = _OUTCOMES.get(self.function, _MODELS)
         return [self._server.fetch(one.format(out=self.output)) for one in found]
 
@@ -255,13 +255,13 @@ class Trial:
         if report.ended > END_SECONDS[way]:
             self._deviates(f"the call ended after {report.ended:.1f} s")
         if way == SHUTDOWN:
-            self._await(self._computing, began)
+            self._await(self._processes, began)
             self._server.cluster.start()
         elif not (self._work.function == JOB and way == TERMINATE):  # that goes on by itself
             self._await(self._at_work, began)
 
     def _interrupt_job(self, driving: Driving) -> None:
-        """Its session waits only: its run is cancelled, or all sessions that work for it are terminated."""
+        """Interrupt a job: its run is cancelled, or the sessions that work for it are terminated."""
         if self._stop.way == TERMINATE:
             self._server.fetch(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -290,10 +290,6 @@ class Trial:
     def _processes(self) -> list[str]:
         """Drivers and trainers of sessions of this server, or of sessions that have ended."""
         return [f"{name} ({pid})" for pid, name in ours() if self._is_of_this_server(name)]
-
-    def _computing(self) -> list[str]:
-        """Those of them that must not be there without a server, for which only the driver of a job waits."""
-        return [text for text in self._processes() if not text.startswith(_JOB)]
 
     def _is_of_this_server(self, name: str) -> bool:
         if name == _JOB:
@@ -347,7 +343,7 @@ _STATES = "SELECT relname FROM pg_class WHERE relnamespace = 'cerebro_states'::r
 
 
 class Calm:
-    """Calls that nobody interrupts: what they leave, and how long they take."""
+    """Results and durations of calls without an interruption."""
 
     def __init__(self, server: Embedded) -> None:
         self._server = server

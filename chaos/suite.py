@@ -1,4 +1,4 @@
-"""All trials, after one run that nobody disturbs."""
+"""All trials of the kill test, after a reference run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.core.spec import HOPPER
+from cerebro_db.decide.strategies import DEFAULT
 from chaos import outcome
 from chaos.driving import CALL_SECONDS, Driving
 from chaos.grid import Job
@@ -29,7 +29,7 @@ class ReferenceFailed(Exception):
 
 @dataclass(frozen=True)
 class Reference:
-    """A run that nobody disturbed, and perhaps a search.
+    """Results of an undisturbed run, and of a search where there is one.
 
     Attributes:
         outcome: what it left.
@@ -43,11 +43,11 @@ class Reference:
     seconds: dict[str, float]
     epochs: int
     search: Reference | None = None
-    strategy: str = HOPPER
+    strategy: str = DEFAULT
 
     @classmethod
     def of(
-        cls, server: Server, epochs: int, *, searches: bool = False, strategy: str = HOPPER
+        cls, server: Server, epochs: int, *, searches: bool = False, strategy: str = DEFAULT
     ) -> Reference:
         """Train, undisturbed.
 
@@ -93,7 +93,7 @@ def trials(server: Server, reference: Reference, planned: Sequence[Plan]) -> Ite
 def summary(
     server: Server, reference: Reference, seed: int, reports: Sequence[Report]
 ) -> dict[str, Any]:
-    """All that is known, as plain values."""
+    """Results of the suite as plain values."""
     return {
         "seed": seed,
         **server.description(),

@@ -1,4 +1,4 @@
-"""One trial: a run is killed, taken up again, and compared."""
+"""A trial of the kill test: a run is killed, resumed, and compared."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Report:
     back: list[float] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The trial as plain values."""
         plan = self.plan
         return {
             "trial": plan.number,
@@ -178,7 +178,7 @@ class Trial:
         return self._lives
 
     def _try_to_kill(self, driving: Driving) -> tuple[View, str] | None:
-        """View of the run, and who was killed: "" where there is nobody left; None to try again."""
+        """View of the run, and the victim: "" where no process is left; None to try once more."""
         view = look(self._server, self._job)
         victim, client = self._plan.victim, driving.process
         who = victims.kill(self._server, victim, client, driving.backend, view, self._generator)

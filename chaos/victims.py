@@ -1,4 +1,4 @@
-"""Victims, always of SIGKILL, which nobody can prepare for."""
+"""Victims of SIGKILL."""
 
 from __future__ import annotations
 

@@ -313,7 +313,7 @@ class Trial:
         )  # fmt: skip
 
     def _stopped(self, run_id: int, driver: subprocess.Popen[str], stops: list[str]) -> None:
-        """One life of a worker."""
+        """Stop a worker after one life."""
         process = self._worker(run_id)
         try:
             if stops[0] == "cut" or self._random.random() < 0.7:  # else soon after its start

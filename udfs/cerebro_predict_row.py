@@ -1,1 +1,1 @@
-return relay.trainer("rows.predict_row", model_table, relay.row(features), mst_key)
+return relay.trainer("rows.predict_row", model_table, features, mst_key)

@@ -16,7 +16,7 @@ from benchmarks.network.links import ADDRESS, HOSTS
 
 
 class NotPossible(Exception):
-    """No network can be emulated here; tells why."""
+    """No network can be emulated on this machine, and why."""
 
 
 class Network:
@@ -32,7 +32,7 @@ class Network:
     def measure(
         self, pattern: str, size: int, count: int = 1, compute: float = 0.0, bits: int = 32
     ) -> list[dict[str, Any]]:
-        """What each host has found; see ``Host.measured``."""
+        """Measurements of each host; see ``Host.measured``."""
         asked = dict(pattern=pattern, size=size, count=count, compute=compute, bits=bits)
         found = _asked(self._hosts, [asked] * HOSTS)
         if not all(one["checked"] for one in found):

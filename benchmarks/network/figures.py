@@ -136,7 +136,7 @@ def _longest(hosts: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _reached(meter: _Meter, megabits: int) -> dict[str, Any]:
-    """What the network is really like."""
+    """Bandwidth and latency of the emulated network, as measured."""
     size = int(megabits * 1e6 / 8 * _PROBE_SECONDS)
     pings = [
         meter.network.measure("ping", 8, _PINGS)[0]["seconds"] / _PINGS for _ in range(meter.rounds)

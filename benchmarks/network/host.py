@@ -24,7 +24,7 @@ _RATE = np.float32(0.5)  # of learning; such that sums stay exact
 
 
 class Host:
-    """One of the hosts, with what it computes on and exchanges.
+    """A host of the network, with what it computes on and exchanges.
 
     Args:
         links: to the others.
@@ -75,14 +75,14 @@ class Host:
         self._weights[:] = 0
 
     def _room(self, name: str, size: int, kind: Any) -> np.ndarray:
-        """Memory that is there already when it is needed again."""
+        """A buffer that is allocated once."""
         found = self._rooms.get(name)
         if found is None or found.nbytes < size * np.dtype(kind).itemsize:
             found = self._rooms[name] = np.zeros(size * np.dtype(kind).itemsize, np.uint8)
         return found[: size * np.dtype(kind).itemsize].view(kind)
 
     def _check(self, pattern: str, count: int) -> bool:
-        """Whether the numbers are what they must be at the end."""
+        """True if the numbers are right at the end."""
         mean = (HOSTS + 1) / 2
         if pattern in ("allreduce", "pipe", "averaging"):
             return bool(np.allclose(self._own, mean, rtol=0.02))
@@ -126,7 +126,7 @@ class Host:
             self._allreduce(bits)
 
     def pipe(self, count: int, compute: float, bits: int) -> None:
-        """Each during the computation of the next gradient."""
+        """Exchange each gradient during the computation of the next one."""
         with ThreadPoolExecutor(1) as pool:
             for _ in range(count):
                 exchange = pool.submit(self._allreduce, bits)

@@ -113,7 +113,7 @@ def _told(
 
 
 def _over_network(compared: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What the strategies exchange, over an emulated network; gradients take as long as they did here."""
+    """Exchanges of the strategies over an emulated network; gradients take as long as they did here."""
     nets, step_ms = {}, {}
     for case in compared:
         partition = int(case["data_bytes"] / PARTITIONS)
@@ -125,7 +125,7 @@ def _over_network(compared: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _twice(running: Server, chosen: Sequence[Strategy]) -> dict[str, bool]:
-    """Whether two runs of a small table are equal to the bit."""
+    """True if two runs of a small table are equal to the bit."""
     small = next(case for case in cases(_TWICE_SCALE) if case.workload.name == "tabular")
     case = Case(small.title, replace(small.workload, name="twice"))
     tables = load(running, case)

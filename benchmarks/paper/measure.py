@@ -84,7 +84,7 @@ class Figures:
     memory_mb: int
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The measurement as plain values."""
         return asdict(self)
 
 
@@ -171,7 +171,7 @@ def forget(cursor: Any, out: str, run_id: int) -> None:
 
 @contextmanager
 def _stored(server: Server) -> Iterator[list[int]]:
-    """Sizes of all states, looked at again and again."""
+    """Sizes of all states, sampled at intervals."""
     sizes, ended = [0], threading.Event()
     connection = psycopg2.connect(server.dsn)
     connection.autocommit = True

@@ -103,7 +103,7 @@ def _claims(results: Results) -> str:
 
 
 def _network(found: Mapping[str, Any]) -> list[str]:
-    """Each network: an epoch by each pattern, and the claims where computation takes as long as an all-reduce."""
+    """Table of an epoch over each network by each pattern, and the claims."""
     if "why_not" in found:
         return [found["why_not"][:1].upper() + found["why_not"][1:] + "."]
     parts = []

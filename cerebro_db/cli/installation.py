@@ -56,6 +56,13 @@ FilesRoot = Annotated[
         show_default=False,
     ),
 ]
+MadlibNames = Annotated[
+    bool,
+    typer.Option(
+        "--madlib",
+        help="Also make the schema madlib with MADlib's names of the functions. Later upgrades keep it.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -71,13 +78,16 @@ def install(
     package: Package = None,
     keeper_directory: KeeperDirectory = None,
     files_root: FilesRoot = None,
+    madlib: MadlibNames = False,
 ) -> None:
     """Installs into a database, in one transaction; again is harmless."""
     from cerebro_db.install import installer
     from cerebro_db.install.places import script_for
 
     _installed(
-        installer.install, dsn, script_for(dsn, python, package, keeper_directory, files_root)
+        installer.install,
+        dsn,
+        script_for(dsn, python, package, keeper_directory, files_root, madlib),
     )
 
 
@@ -87,6 +97,7 @@ def upgrade(
     package: Package = None,
     keeper_directory: KeeperDirectory = None,
     files_root: FilesRoot = None,
+    madlib: MadlibNames = False,
     pause: Annotated[
         bool, typer.Option("--pause", help="Pause runs that go on; their owners resume them.")
     ] = False,
@@ -102,7 +113,9 @@ def upgrade(
             )
 
     _installed(
-        installer.upgrade, dsn, script_for(dsn, python, package, keeper_directory, files_root)
+        installer.upgrade,
+        dsn,
+        script_for(dsn, python, package, keeper_directory, files_root, madlib),
     )
 
 
@@ -178,11 +191,12 @@ def print_script(
     package: Package = None,
     keeper_directory: KeeperDirectory = None,
     files_root: FilesRoot = None,
+    madlib: MadlibNames = False,
 ) -> None:
     """Prints the SQL of an installation, for psql -1 -f."""
     from cerebro_db.install.places import script_of
 
-    show_text(script_of(python, package, keeper_directory, files_root).text())
+    show_text(script_of(python, package, keeper_directory, files_root, madlib).text())
 
 
 def _installed(how: Callable[[str, Script], tuple[str, ...]], dsn: str, script: Script) -> None:

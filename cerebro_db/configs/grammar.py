@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Any
@@ -82,6 +83,65 @@ def parse_names(text: str, what: str) -> list[Call]:
     if not names or not all(isinstance(one, Call) for one in names):
         raise _refused(what, text, "names separated by commas")
     return names
+
+
+def renamed(text: str, what: str, keys: Sequence[str], rename: Callable[[str, str], str]) -> str:
+    """A parameter string, or a grid, with other names at some of its keys; all else stays as it is written.
+
+    Args:
+        text: of keywords, or of a dictionary, in which dictionaries in lists are grids of the same keys.
+        what: for messages.
+        keys: under which names stand, alone, in lists, or in dictionaries by output.
+        rename: gets a key and a name there, and returns the name to write.
+    """
+    is_grid = _checked(text, what).lstrip().startswith("{")
+    source = text.strip() if is_grid else f"f({text}\n)"
+    lines = source.encode().splitlines(keepends=True)
+    starts = [0, *itertools.accumulate(map(len, lines))]
+    found: list[tuple[int, int, str]] = []
+    for key, node in _at_keys(_expression(source, what, original=text), keys):
+        name = str(node.value) if isinstance(node, ast.Constant) else node.id
+        if (new := rename(key, name)) != name:
+            first = starts[node.lineno - 1] + node.col_offset
+            last = starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
+            found.append((first, last, repr(new) if isinstance(node, ast.Constant) else new))
+    written = source.encode()
+    for first, last, new in sorted(found, reverse=True):
+        written = written[:first] + new.encode() + written[last:]
+    return written.decode() if is_grid else written.decode()[len("f(") : -len("\n)")]
+
+
+def _at_keys(
+    node: ast.expr | None, keys: Sequence[str]
+) -> Iterator[tuple[str, ast.Constant | ast.Name]]:
+    """The names under some keys of keywords or of a dictionary, and of the dictionaries in its lists."""
+    pairs: Iterable[tuple[Any, ast.expr]] = ()
+    if isinstance(node, ast.Call):
+        pairs = [(keyword.arg, keyword.value) for keyword in node.keywords]
+    elif isinstance(node, ast.Dict):
+        pairs = [
+            (getattr(key, "value", None), value)
+            for key, value in zip(node.keys, node.values, strict=True)
+        ]
+    for key, value in pairs:
+        if key in keys:
+            yield from ((str(key), one) for one in _names(value))
+        elif isinstance(value, ast.List | ast.Tuple):
+            for element in value.elts:
+                if isinstance(element, ast.Dict):
+                    yield from _at_keys(element, keys)
+
+
+def _names(node: ast.expr) -> Iterator[ast.Constant | ast.Name]:
+    """Names without arguments: in quotes or not, in lists, as values of dictionaries."""
+    if isinstance(node, ast.List | ast.Tuple):
+        yield from itertools.chain.from_iterable(map(_names, node.elts))
+    elif isinstance(node, ast.Dict):
+        yield from itertools.chain.from_iterable(map(_names, node.values))
+    elif isinstance(node, ast.Name) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier()
+    ):
+        yield node
 
 
 def call_of(value: object, kind: str, what: str) -> Call:

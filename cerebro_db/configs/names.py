@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from cerebro_db.configs.arguments import unknown
@@ -25,6 +25,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 # Nothing private, so no __globals__ and the like either.
 _PATH = re.compile(r"(?!_)\w+(\.(?!_)\w+)*:(?!_)\w+", re.ASCII)
 _LONGEST_PATH = 200
+TOP_K = re.compile(r"top_([1-9][0-9]{0,8})_accuracy")
 
 
 def is_custom(name: str) -> bool:
@@ -101,6 +102,34 @@ def find_loss(name: str, what: str) -> Loss:
 def find_metric(name: str, what: str) -> Metric:
     """Returns the metric of a class name, a function name or an alias."""
     return METRICS[_find(name, "metrics", _METRIC_NAMES, REFUSED_METRICS, what)]
+
+
+def with_prefix(got: str, name: str, functions: Collection[str], table: str) -> str:
+    """The name to write for one that MADlib writes: with the prefix, where it means a registered function.
+
+    Args:
+        got: beginning of a message about the name.
+        name: as written; those of Keras win.
+        functions: names in an object table.
+        table: the name of that table, for messages.
+
+    Raises:
+        InvalidArgument: neither Keras nor the table has it.
+    """
+    if is_taken(name) or is_top_k(name):
+        return name
+    if name not in functions:
+        raise InvalidArgument(
+            f"{got} {shown(name)}, which Keras does not have; {table} has "
+            f"{', '.join(sorted(functions)) or 'nothing'}",
+            "cerebro.cerebro_load_custom_function adds a registered function to an object table.",
+        )
+    return PREFIX + name
+
+
+def is_top_k(name: str) -> bool:
+    """True for MADlib's ``top_3_accuracy``, with any number."""
+    return bool(TOP_K.fullmatch(name))
 
 
 def is_taken(name: str) -> bool:

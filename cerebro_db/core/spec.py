@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec import field
 
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.configs.grids.outputs import (
@@ -14,18 +18,14 @@ from cerebro_db.configs.grids.outputs import (
     outputs_of,
     with_all_metrics,
 )
-from cerebro_db.configs.grids.parameters import CompileParams, FitParams
+from cerebro_db.configs.grids.parameters import CompileParams, ConfigurationText, FitParams
+from cerebro_db.core.strategies import Strategy
+from cerebro_db.wire import Wire
+
+if TYPE_CHECKING:
+    from cerebro_db.configs.grids.grid import Grid
 
 TRAINING, VALIDATION = "training", "validation"
-HOPPER, ROTATION = "hopper", "rotation"
-TASK, AVERAGING, ALLREDUCE, PIPE = "task", "averaging", "allreduce", "pipe"
-AUTO = "auto"
-PARAMETER_SERVER, GROUPS = "parameter_server", "groups"
-# Whose weights one trainer of a round holds for all of them.
-SERVED = (PARAMETER_SERVER, GROUPS)
-# Whose hops of a round are made by as many workers at the same time, and all whose hops have rounds.
-SIDE_BY_SIDE = (ALLREDUCE, PIPE, *SERVED)
-GROUPED = (AVERAGING, *SIDE_BY_SIDE)
 EVERY_HOP, EVERY_EPOCH = "hop", "epoch"
 
 
@@ -68,7 +68,7 @@ Program = Hashable
 def program_key(
     architecture: Architecture, params: CompileParams, fit: FitParams, jit: bool
 ) -> Program:
-    """Equal for configurations that share a program, as far as the driver can tell."""
+    """Key of the compiled program of a configuration, as far as the driver can tell."""
     penalties = (params.l1 is not None, params.l2 is not None, params.dropout)
     several = repr((params.losses, params.loss_weights))
     loss = (params.loss.name, repr(params.loss.arguments), several)
@@ -105,6 +105,11 @@ class Configuration:
     cohort: int = 0
     is_warm: bool = False
 
+    @property
+    def row(self) -> ConfigurationText:
+        """Row of a table of configurations."""
+        return ConfigurationText(self.architecture.model_id, self.compile_text, self.fit_text)
+
     @functools.cached_property
     def outputs(self) -> tuple[OutputSpec, ...]:
         """Loss, metrics and weight of each output of the model."""
@@ -118,8 +123,39 @@ class Configuration:
 
     @property
     def monitored(self) -> CompileParams:
-        """Its parameters as callbacks know them, with the metrics of all outputs."""
+        """The compile parameters as callbacks know them, with the metrics of all outputs."""
         return with_all_metrics(self.compile_params, self.outputs)
+
+
+class Space(Wire, frozen=True, dict=True):
+    """The configurations that a search chooses from, as texts in the grammar of grids.
+
+    Attributes:
+        model_ids: of the architecture table.
+        compile_params_grid, fit_params_grid: as for ``cerebro_generate_configs``.
+        left_out: compile parameters that an architecture has no layers for, by its model_id.
+    """
+
+    model_ids: tuple[int, ...]
+    compile_params_grid: str
+    fit_params_grid: str
+    left_out: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+    @functools.cached_property
+    def compile_grid(self) -> Grid:
+        """The compile parameters, parsed."""
+        from cerebro_db.configs.grids.grid import parse_compile_grid  # which needs NumPy
+
+        return dataclasses.replace(
+            parse_compile_grid(self.compile_params_grid), without=self.left_out
+        )
+
+    @functools.cached_property
+    def fit_grid(self) -> Grid:
+        """The fit parameters, parsed."""
+        from cerebro_db.configs.grids.grid import parse_fit_grid
+
+        return parse_fit_grid(self.fit_params_grid)
 
 
 @dataclass(frozen=True)
@@ -146,53 +182,6 @@ class Workers:
 
 
 @dataclass(frozen=True)
-class Speeds:
-    """Speeds of the machine, from which a run chooses the sizes of groups.
-
-    Each is how many times as fast a step is as by the built-in figures; None where these are used.
-
-    Attributes:
-        convolution: of nets with convolutions.
-        other: of all other nets.
-        measured_hops: hops of earlier runs that were measured; 0 where the caller has given the speeds.
-    """
-
-    convolution: float | None = None
-    other: float | None = None
-    measured_hops: int = 0
-
-    @property
-    def are_known(self) -> bool:
-        """True if any speed is not that of the built-in figures."""
-        return self.convolution is not None or self.other is not None
-
-    def of(self, has_convolution: bool) -> float:
-        """The speed of nets with or without convolutions."""
-        found = self.convolution if has_convolution else self.other
-        return 1.0 if found is None else found
-
-
-@dataclass(frozen=True)
-class Asynchrony:
-    """Asynchrony of the workers of a round, one of which holds the weights.
-
-    Attributes:
-        groups: synchronous inside; 0 for as many as there are workers, None where probes choose them.
-        is_corrected: whether momentum is lowered by what the asynchrony brings.
-        probe_steps: of each probe.
-    """
-
-    groups: int | None = 1
-    is_corrected: bool = False
-    probe_steps: int = 0
-
-    @property
-    def is_any(self) -> bool:
-        """True if the order of updates is not always the same."""
-        return self.groups != 1
-
-
-@dataclass(frozen=True)
 class RunSpec:
     """Everything that the course of a run depends on.
 
@@ -200,16 +189,7 @@ class RunSpec:
         epochs: budget of the configurations that the run begins with.
         frequency: epochs between measures.
         partitions: keys of the partitions of each data set.
-        schedule: which strategy makes its hops.
-        rounds: of an epoch, where replicas of a configuration train side by side: each ends with one state.
-        resets: whether optimizers begin each round anew.
-        warm_up: epochs whose steps are not pipelined, where others are.
-        bits: of a number of a gradient that is exchanged.
-        processors: trainers that compute at the same time, from which a run chooses the sizes of groups.
-        largest_group: hops that may be made together, where the run chooses that.
-        neighbours: partitions of one host, where those of a group may be on several; else 0.
-        speeds: of the machine, from which a run chooses the sizes of groups; plans do not depend on them.
-        asynchrony: of the workers of a round.
+        strategy: that makes its hops, with its parameters.
         durability: which states outlive a crash: those of every hop, or those at the end of an epoch.
         scans_wait: whether a scan waits for all configurations, as partitions do not fit into memory.
         is_open: whether decisions may change the set of configurations while the run goes on.
@@ -221,22 +201,13 @@ class RunSpec:
     seed: int
     frequency: int
     partitions: Mapping[str, tuple[int, ...]]
-    schedule: str = HOPPER
-    rounds: int = 1
-    resets: bool = False
-    warm_up: int = 0
-    bits: int = 32
-    processors: int = 1
-    largest_group: int = 1
-    neighbours: int = 0
-    speeds: Speeds = Speeds()
-    asynchrony: Asynchrony = Asynchrony()
+    strategy: Strategy
     durability: str = EVERY_HOP
     use_gpus: bool = False
     scans_wait: bool = False
     is_open: bool = False
     measured: tuple[str, ...] = ()
-    workers: Workers = field(default_factory=Workers)
+    workers: Workers = Workers()
 
     @property
     def scored(self) -> tuple[str, ...]:
@@ -250,21 +221,21 @@ class RunSpec:
 
     @property
     def hops_an_epoch(self) -> int:
-        """Of a configuration: one over each partition, or over a part of it in each round."""
-        return len(self.partitions[TRAINING]) * self.rounds
+        """Number of hops of a configuration in an epoch."""
+        return len(self.partitions[TRAINING]) * self.strategy.rounds
 
     @property
     def together(self) -> int:
         """Hops that begin with the same state, and leave one, in all rounds of the strategy."""
-        return len(self.partitions[TRAINING]) if self.schedule in GROUPED else 1
+        return len(self.partitions[TRAINING]) if self.strategy.has_rounds else 1
 
     def round_size(self, hop: Hop) -> int:
         """Hops that begin with the same state as this one, and leave one with it."""
-        return self.together if self.schedule in GROUPED else hop.group
+        return self.together if self.strategy.has_rounds else hop.group
 
     def is_joined(self, hop: Hop) -> bool:
         """True if a hop is made at the same time as the others of its round."""
-        return self.schedule in SIDE_BY_SIDE or hop.group > 1
+        return self.strategy.is_side_by_side or hop.group > 1
 
     @property
     def measured_epochs(self) -> list[int]:
@@ -283,17 +254,13 @@ class RunSpec:
 
     def left(self, hop: Hop) -> int:
         """The version of the state that a hop leaves; where that is averaged, a negative number."""
-        if self.schedule == AVERAGING:
+        if self.strategy.averages:
             return -1 - self.version(hop)
         return self.base(hop) + self.round_size(hop)
 
     def round_of(self, hop: Hop) -> int:
         """The round that a hop belongs to, from 0, of those in which its partition is trained on."""
-        return hop.position // self.together if self.schedule in GROUPED else 0
-
-    def is_pipelined(self, epoch: int) -> bool:
-        """True if a step of an epoch goes on while the gradients of the one before are exchanged."""
-        return self.schedule == PIPE and epoch > self.warm_up
+        return hop.position // self.together if self.strategy.has_rounds else 0
 
     def begins_epoch(self, hop: Hop) -> bool:
         """True if a hop begins with the state after the epoch before."""

@@ -1,278 +1,296 @@
-"""The strategies of a run: their names and parameters, with defaults and bounds."""
+"""Strategy: who makes the hops of a run, and all of a run that depends on this.
+
+Each strategy is a class in ``decide/strategies/``, and an instance of it has the values of its
+parameters. Everybody else asks for the traits and calls the methods that are declared here, and nobody
+which strategy it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from cerebro_db.configs.arguments import (
-    Argument,
-    choice,
-    nearest,
-    number,
-    unknown,
-    validated_arguments,
-    whole,
-    with_defaults,
-)
-from cerebro_db.configs.grammar import Call, parse_keywords
-from cerebro_db.configs.messages import shown
-from cerebro_db.core.spec import (
-    ALLREDUCE,
-    AUTO,
-    AVERAGING,
-    GROUPS,
-    HOPPER,
-    PARAMETER_SERVER,
-    PIPE,
-    ROTATION,
-    SIDE_BY_SIDE,
-    TASK,
-    Asynchrony,
-    Speeds,
-)
-from cerebro_db.errors import InvalidArgument, hinted
+from cerebro_db.configs.arguments import Argument
 
-AVERAGE, RESET = "average", "reset"
-SYNCHRONOUS, ASYNCHRONOUS = "synchronous", "asynchronous"
-CORRECTED, KEPT = "corrected", "kept"
-PROBE_STEPS = 16
-_MOST_ROUNDS = 10_000
-_MOST_PROCESSORS = 100_000
+if TYPE_CHECKING:
+    from cerebro_db.core.spec import Configuration, Hop, RunSpec
+    from cerebro_db.core.state import RunState
+    from cerebro_db.core.tasks import Task, WorkerView
+
+
+# Bounds of speeds.
 SLOWEST, FASTEST = 0.01, 100.0
 
 
 @dataclass(frozen=True)
-class StrategyKind:
-    """A strategy as callers name it.
+class Speeds:
+    """Speeds of the machine, from which a run chooses the sizes of groups.
+
+    Each is how many times as fast a step is as by the built-in figures; None where these are used.
 
     Attributes:
-        parameters: of ``strategy_params``.
-        example: of ``strategy_params``; empty where there are none.
+        convolution: of nets with convolutions.
+        other: of all other nets.
+        measured_hops: hops of earlier runs that were measured; 0 where the caller has given the speeds.
     """
 
-    name: str
-    parameters: tuple[Argument, ...] = ()
-    example: str = ""
+    convolution: float | None = None
+    other: float | None = None
+    measured_hops: int = 0
 
     @property
-    def hint(self) -> str:
-        """The call with parameters that are allowed."""
-        if not self.example:
-            return f"leave strategy_params out: strategy := {self.name!r} has none"
-        return f"strategy := {self.name!r}, strategy_params := {self.example!r}"
+    def are_known(self) -> bool:
+        """True if any speed is not that of the built-in figures."""
+        return self.convolution is not None or self.other is not None
 
-
-_ROUNDS = whole("rounds", 1, 1, high=_MOST_ROUNDS)
-_WARM_UP = whole("warm_up", 1, 0, high=1_000_000)
-_BITS = whole("bits", 32, None)
-_PROCESSORS = whole("processors", None, 1, high=_MOST_PROCESSORS)
-_GROUP = whole("group", None, 1, high=_MOST_PROCESSORS)
-_NEIGHBOURS = whole("neighbours", None, 1, high=_MOST_PROCESSORS)
-_SPEED = number("speed", None, SLOWEST, high=FASTEST)
-_CONVOLUTION_SPEED = number("convolution_speed", None, SLOWEST, high=FASTEST)
-_MEASURED_HOPS = whole("measured_hops", 0, 0, high=1_000_000)
-_ALLOWED_BITS = (32, 16, 8)
-_MODE = choice("mode", SYNCHRONOUS, SYNCHRONOUS, ASYNCHRONOUS)
-_GROUPS = whole("groups", None, 1, high=100_000)
-_MOMENTUM = choice("momentum", CORRECTED, CORRECTED, KEPT)
-_PROBE_STEPS = whole("probe_steps", PROBE_STEPS, 2, high=10_000)
-KINDS: Mapping[str, StrategyKind] = MappingProxyType(
-    {
-        one.name: one
-        for one in (
-            StrategyKind(HOPPER),
-            StrategyKind(ROTATION),
-            StrategyKind(TASK),
-            StrategyKind(
-                AVERAGING,
-                (_ROUNDS, choice("optimizer", AVERAGE, AVERAGE, RESET)),
-                "rounds=4, optimizer=reset",
-            ),
-            StrategyKind(ALLREDUCE, (_ROUNDS,), "rounds=4"),
-            StrategyKind(PIPE, (_ROUNDS, _WARM_UP, _BITS), "warm_up=2, bits=16"),
-            StrategyKind(
-                AUTO,
-                (_PROCESSORS, _GROUP, _NEIGHBOURS, _SPEED, _CONVOLUTION_SPEED, _MEASURED_HOPS),
-                "processors=4, group=2, convolution_speed=2.5",
-            ),
-            StrategyKind(PARAMETER_SERVER, (_ROUNDS, _MODE), "rounds=4, mode=asynchronous"),
-            StrategyKind(
-                GROUPS, (_ROUNDS, _GROUPS, _MOMENTUM, _PROBE_STEPS), "groups=2, momentum=kept"
-            ),
-        )
-    }
-)
+    def of(self, has_convolution: bool) -> float:
+        """The speed of nets with or without convolutions."""
+        found = self.convolution if has_convolution else self.other
+        return 1.0 if found is None else found
 
 
 @dataclass(frozen=True)
-class ChosenStrategy:
-    """A strategy with its parameters.
+class Asynchrony:
+    """Asynchrony of the workers of a round, one of which holds the weights.
 
     Attributes:
-        name: one of ``KINDS``.
-        rounds: of an epoch.
-        resets: whether optimizers begin each round anew.
-        warm_up: epochs whose steps are not pipelined.
-        bits: of a number of a gradient that is exchanged.
-        processors: trainers that compute at the same time; None for as many as the server lets.
-        group: the most workers that train a configuration together; None for as many as it takes.
-        neighbours: partitions of one host, where those of a group may be on several.
-        speeds: of the machine; unknown ones are measured where that is possible.
-        asynchrony: of the workers of a round.
-        text: the parameters that differ from the defaults, as they can be written.
+        groups: synchronous inside; 0 for as many as there are workers, None where probes choose them.
+        is_corrected: whether momentum is lowered by what the asynchrony brings.
+        probe_steps: of each probe.
     """
 
-    name: str
-    rounds: int = 1
-    resets: bool = False
-    warm_up: int = 0
-    bits: int = 32
-    processors: int | None = None
-    group: int | None = None
-    neighbours: int | None = None
-    speeds: Speeds = field(default_factory=Speeds)
-    asynchrony: Asynchrony = field(default_factory=Asynchrony)
-    text: str = ""
+    groups: int | None = 1
+    is_corrected: bool = False
+    probe_steps: int = 0
+
+    @property
+    def is_any(self) -> bool:
+        """True if the order of updates is not always the same."""
+        return self.groups != 1
 
 
-def parse_strategy(name: str | None, params: str | None) -> ChosenStrategy:
-    """A strategy as it was asked for.
+@dataclass(frozen=True)
+class Resources:
+    """What a run may use, from which a strategy makes its choices before the run begins.
 
-    Args:
-        name: of the strategy.
-        params: such as ``rounds=4, optimizer=reset``; None or empty for the defaults.
-
-    Raises:
-        InvalidArgument: there is no such strategy, with the nearest right one; or a parameter is
-            not one of its own, or out of bounds.
+    Attributes:
+        cores: of the server.
+        neighbours: the most partitions that are on one host.
+        num_workers: that the caller wants; None for as many as are of use.
+        is_spread: whether partitions lie on segments, which have processors of their own.
+        has_network: whether trainers of several hosts may reach each other.
+        speeds: measures the speeds of the machine; None where no choice may depend on them.
     """
-    if not isinstance(name, str) or name not in KINDS:
-        with hinted("strategy := 'hopper' is the default, 'auto' that of cerebro.cerebro_fit"):
-            if not isinstance(name, str) or not name:
-                got = "NULL" if name is None else shown(name)
-                raise InvalidArgument(f"strategy: got {got}; allowed: {_listed(KINDS)}")
-            raise unknown("strategy", "strategy", name, KINDS)
-    with hinted(KINDS[name].hint):
-        return _with_parameters(KINDS[name], params or "")
+
+    cores: int
+    neighbours: int
+    num_workers: int | None = None
+    is_spread: bool = False
+    has_network: bool = False
+    speeds: Callable[[], Speeds] | None = None
 
 
-def _with_parameters(kind: StrategyKind, params: str) -> ChosenStrategy:
-    """A strategy with the parameters of a text."""
-    name, parsed = kind.name, parse_keywords(params, "strategy_params")
-    given = {key: _bare(value) for key, value in parsed.items()}
-    for key in given:
-        if key not in {one.name for one in kind.parameters}:
-            raise InvalidArgument(_not_its_own(kind, key))
-    values = validated_arguments(kind.parameters, given, {}, f"strategy_params of {name}")
-    found = with_defaults(kind.parameters, values)
-    if found.get("bits", 32) not in _ALLOWED_BITS:
-        raise InvalidArgument(
-            f"strategy_params of {name}: got bits={found['bits']}; allowed: 32, 16 and 8"
-        )
-    return ChosenStrategy(
-        name,
-        rounds=found.get("rounds", 1),
-        resets=found.get("optimizer") == RESET,
-        warm_up=found.get("warm_up", 0),
-        bits=found.get("bits", 32),
-        processors=found.get("processors"),
-        group=found.get("group"),
-        neighbours=found.get("neighbours"),
-        speeds=_speeds(name, found),
-        asynchrony=_asynchrony(name, found),
-        text=", ".join(f"{key}={value!r}" for key, value in values),
-    )
+def parameter(argument: Argument) -> Any:
+    """Field of a strategy that is one of its ``strategy_params``."""
+    return field(default=argument.default, metadata={"argument": argument})
 
 
-def _speeds(name: str, found: Mapping[str, Any]) -> Speeds:
-    """Speeds of the machine among the parameters of a strategy.
+@dataclass(frozen=True, kw_only=True)
+class Strategy(ABC):
+    """A strategy with its parameters, which are fields made by ``parameter``.
 
-    Raises:
-        InvalidArgument: hops are said to be measured, but no speed is given.
+    Attributes:
+        name: by which callers choose it.
+        example: of ``strategy_params``; empty where there are none.
+        deterministic_params: parameters with which results are always the same, for a hint.
+        has_rounds: whether the hops of a round, one over each partition, begin with the same state.
+        averages: whether the states that the hops of a round leave become one.
+        is_side_by_side: whether the hops of a round are made at the same time by as many workers.
+        has_weight_server: whether one trainer of a round holds the weights for all of them.
+        chooses_groups: whether the plan tells how many workers train a configuration together, which share
+            its batches then.
+        drives_segments: whether one statement trains on all segments at the same time.
+        moves_rows: whether a worker reads the rows of all partitions, wherever they are.
+        takes_joining_workers: whether workers that join from elsewhere, and leave, may make hops.
+        measures_speed: whether its hops tell how fast the machine is.
     """
-    hops = found.get("measured_hops", 0)
-    speeds = Speeds(found.get("convolution_speed"), found.get("speed"), hops)
-    if hops and not speeds.are_known:
-        raise InvalidArgument(
-            f"strategy_params of {name}: got measured_hops={hops} without a speed; allowed: beside speed or "
-            "convolution_speed, as cerebro.runs shows them of a run whose speeds were measured"
-        )
-    return speeds
 
+    name: ClassVar[str]
+    example: ClassVar[str] = ""
+    deterministic_params: ClassVar[str] = ""
+    has_rounds: ClassVar[bool] = False
+    averages: ClassVar[bool] = False
+    is_side_by_side: ClassVar[bool] = False
+    has_weight_server: ClassVar[bool] = False
+    chooses_groups: ClassVar[bool] = False
+    drives_segments: ClassVar[bool] = False
+    moves_rows: ClassVar[bool] = False
+    takes_joining_workers: ClassVar[bool] = False
+    measures_speed: ClassVar[bool] = False
 
-def _asynchrony(name: str, found: Mapping[str, Any]) -> Asynchrony:
-    """Groups, correction of the momentum and probes of a strategy.
+    # -- parameters ------------------------------------------------------------------------------
+    @classmethod
+    def parameters(cls) -> tuple[Argument, ...]:
+        """Its ``strategy_params``."""
+        found = (one.metadata.get("argument") for one in fields(cls))
+        return tuple(one for one in found if one is not None)
 
-    Raises:
-        InvalidArgument: a parameter of probes beside a number of groups, or the other way round.
-    """
-    if name == PARAMETER_SERVER:
-        return Asynchrony(groups=0 if found["mode"] == ASYNCHRONOUS else 1)
-    if name != GROUPS:
+    @classmethod
+    def hint(cls) -> str:
+        """The call with parameters that are allowed."""
+        if not cls.example:
+            return f"leave strategy_params out: strategy := {cls.name!r} has none"
+        return f"strategy := {cls.name!r}, strategy_params := {cls.example!r}"
+
+    @property
+    def text(self) -> str:
+        """The parameters that differ from their defaults, as ``strategy_params``."""
+        values = ((one.name, getattr(self, one.name), one.default) for one in self.parameters())
+        return ", ".join(f"{name}={value!r}" for name, value, default in values if value != default)
+
+    def check(self) -> None:
+        """Refuse parameters that contradict each other.
+
+        Raises:
+            InvalidArgument: with what is allowed.
+        """
+        return
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of an epoch; each ends with one state."""
+        return 1
+
+    @property
+    def resets(self) -> bool:
+        """True if optimizers begin each round anew."""
+        return False
+
+    @property
+    def bits(self) -> int:
+        """Bits of each number of a gradient that is exchanged."""
+        return 32
+
+    @property
+    def asynchrony(self) -> Asynchrony:
+        """Asynchrony of the workers of a round."""
         return Asynchrony()
-    groups, is_corrected = found["groups"], found["momentum"] == CORRECTED
-    if groups is None and not is_corrected:
-        raise InvalidArgument(
-            f"strategy_params of {name}: got momentum={KEPT} without groups; allowed: with a number of "
-            "groups, as otherwise probes choose both"
-        )
-    if groups is not None and found["probe_steps"] != PROBE_STEPS:
-        raise InvalidArgument(
-            f"strategy_params of {name}: got probe_steps beside groups={groups}; allowed: one of them, as "
-            "nothing is probed where the number of groups is given"
-        )
-    return Asynchrony(groups, is_corrected, 0 if groups is not None else found["probe_steps"])
 
+    @property
+    def largest_group(self) -> int:
+        """The most hops that are made together, where the plan chooses that."""
+        return 1
 
-def told(name: str, replicas: int, rounds: int, asynchrony: Asynchrony | None = None) -> str | None:
-    """Description of a strategy for people; None of those that make the hops of a hopper side by side.
+    def is_pipelined(self, epoch: int) -> bool:
+        """True if a step of an epoch goes on while the gradients of the one before are exchanged."""
+        return False
 
-    Args:
-        name: of the strategy.
-        replicas: of each configuration, where it has several.
-        rounds: of an epoch.
-        asynchrony: of the workers of a round.
-    """
-    often = "once an epoch" if rounds == 1 else f"{rounds} times an epoch"
-    if name == AVERAGING:
-        return f"strategy {name}: {replicas} replicas of each configuration, averaged {often}"
-    if asynchrony is not None and asynchrony.is_any:
-        how = "each for itself"
-        if asynchrony.groups != 0:
-            how = f"in {asynchrony.groups or 'as many'} groups"
-            how += " as probes choose" if asynchrony.groups is None else ""
-        return (
-            f"strategy {name}: {replicas} workers train a configuration, {how}, and the state is stored {often}; "
-            "the order of updates is recorded"
-        )
-    if name in SIDE_BY_SIDE:
-        return (
-            f"strategy {name}: {replicas} workers train a configuration together, a step takes "
-            f"{replicas} batches, and the state is stored {often}"
-        )
-    return f"strategy {name}: a worker trains whole configurations" if name == TASK else None
+    @classmethod
+    def may_join_hops(cls) -> bool:
+        """True if several workers may make the hops of a configuration at the same time."""
+        return cls.is_side_by_side or cls.chooses_groups
 
+    # -- workers ---------------------------------------------------------------------------------
+    @abstractmethod
+    def default_workers(
+        self, partitions: int, configurations: int, cores: int, *, is_spread: bool
+    ) -> int:
+        """Workers where the caller does not tell: those that train most of the time.
 
-def _bare(value: object) -> object:
-    """A word without quotes as a text."""
-    is_word = isinstance(value, Call) and not (value.arguments or value.values)
-    return value.name if is_word and isinstance(value, Call) else value
+        Args:
+            partitions: of the training table.
+            configurations: that are trained at the same time.
+            cores: of the server.
+            is_spread: whether partitions lie on segments, which have processors of their own.
+        """
 
+    @abstractmethod
+    def most_workers(self, partitions: int, configurations: int, *, is_spread: bool) -> int:
+        """More workers would have nothing to do."""
 
-def _not_its_own(kind: StrategyKind, key: str) -> str:
-    """Tells of a parameter that belongs to other strategies, or to none."""
-    own = [one.name for one in kind.parameters]
-    others = [one.name for one in KINDS.values() if key in [own.name for own in one.parameters]]
-    allowed = ", ".join(own) or "none"
-    message = f"strategy_params of {kind.name}: got {shown(key)}; allowed: {allowed}"
-    if others:
-        return f"{message}. It belongs to {_listed(others)}"
-    near = nearest(key, own)
-    return message if near.startswith("Allowed") else f"{message}. {near}"
+    def num_workers(
+        self,
+        wanted: int | None,
+        partitions: int,
+        configurations: int,
+        cores: int,
+        *,
+        is_spread: bool,
+    ) -> int:
+        """Workers of a run: as many as the caller wants, or the default, as far as they are of use."""
+        default = self.default_workers(partitions, configurations, cores, is_spread=is_spread)
+        most = self.most_workers(partitions, configurations, is_spread=is_spread)
+        return min(wanted or default, most)
 
+    def workers_at_once(self, partitions: int, *, is_spread: bool) -> int:
+        """Workers without which nothing can begin, as they must work at the same time."""
+        return 1
 
-def _listed(names: Any) -> str:
-    return ", ".join(map(repr, names))
+    # -- a run -----------------------------------------------------------------------------------
+    def check_configurations(
+        self, configurations: Iterable[Configuration], table: str, partitions: int
+    ) -> None:
+        """Refuse configurations that cannot be trained like this.
+
+        Args:
+            configurations: that the run has, or is to have.
+            table, partitions: that they are trained on.
+
+        Raises:
+            InvalidArgument: with what is allowed.
+        """
+        return
+
+    def settled(
+        self, spec: RunSpec, configurations: Sequence[Configuration], resources: Resources
+    ) -> RunSpec:
+        """The run with what this strategy chooses before it begins.
+
+        Raises:
+            InvalidArgument: parameters do not fit to the number of partitions.
+        """
+        return spec
+
+    def regrouped(
+        self, spec: RunSpec, configurations: Sequence[Configuration], largest: int
+    ) -> Strategy:
+        """The same before a run has begun, with groups of so many workers at most."""
+        return self
+
+    def notice(self, partitions: int) -> str | None:
+        """What a caller is told at the beginning; None for those that make the hops of a hopper."""
+        return None
+
+    # -- decisions, from the state of a run alone ------------------------------------------------
+    @abstractmethod
+    def plan(self, state: RunState) -> list[Hop]:
+        """Hops that are to be planned now, before any of them is begun."""
+
+    @abstractmethod
+    def epoch(self, state: RunState, cohort: int, epoch: int) -> tuple[Hop, ...]:
+        """The hops of an epoch of configurations that are planned together."""
+
+    def reasons(self, state: RunState, hops: Iterable[Hop]) -> Mapping[tuple[int, int], str]:
+        """Reasons of planned hops, by mst_key and epoch, where they are new.
+
+        Args:
+            state: before these hops are planned.
+            hops: that are to be planned.
+        """
+        return {}
+
+    @abstractmethod
+    def next(self, state: RunState, worker: WorkerView, now: float) -> Task | None:
+        """The next task of a worker; None where it has to wait.
+
+        Args:
+            state: of the run.
+            worker: that is free.
+            now: on the clock.
+        """
+
+    def shares(self, batch_size: int, workers: int) -> Sequence[int]:
+        """Rows of the batch of each worker of a round that is made together."""
+        return [batch_size] * workers

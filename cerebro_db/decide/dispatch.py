@@ -63,7 +63,7 @@ def next_hops(state: RunState, worker: WorkerView, held: Collection[int]) -> tup
     programs = {first.configuration.program} | state.programs.get(worker.number, set())
     taken = [first]
     # What a hop of several leaves goes to one partition each, and not to those of a round.
-    is_shared = state.spec.largest_group == 1 and not worker.only_hops
+    is_shared = state.spec.strategy.largest_group == 1 and not worker.only_hops
     if is_shared and state.longest_hop <= SHARED_SECONDS:
         share = math.ceil(len(state.going_on) / state.spec.workers.count)
         for _, track in ready:
@@ -105,7 +105,7 @@ def _cheapest(
 def _virtual_due(track: Track) -> float:
     """Virtual seconds at which the next result of a trial comes."""
     began, epoch = track.since
-    last = track.budget if track.held_after is None else track.held_after
+    last = track.budget if track.last_allowed is None else track.last_allowed
     return began + (last - epoch) * track.configuration.hop_seconds * track.pace
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cerebro_db.core.spec import TRAINING, Configuration, Hop, RunSpec, Speeds
+from cerebro_db.core.spec import Configuration, Hop
 from cerebro_db.core.state import RunState, Track
+from cerebro_db.core.strategies import Speeds
 from cerebro_db.decide.callbacks import watches
 from cerebro_db.decide.cost import joined_step_seconds, step_seconds
 
@@ -44,13 +45,6 @@ class Rule:
     epochs: int
     neighbours: int = 0
     speeds: Speeds = field(default_factory=Speeds)
-
-    @classmethod
-    def of(cls, spec: RunSpec) -> Rule:
-        """The rule of a run."""
-        partitions = len(spec.partitions[TRAINING])
-        largest, neighbours = spec.largest_group, spec.neighbours
-        return cls(partitions, spec.processors, largest, spec.epochs, neighbours, spec.speeds)
 
     @property
     def possible(self) -> list[int]:
@@ -146,10 +140,11 @@ class Choices:
 
     Args:
         state: of the run.
+        rule: that choices follow from.
     """
 
-    def __init__(self, state: RunState) -> None:
-        self._state, self._rule = state, Rule.of(state.spec)
+    def __init__(self, state: RunState, rule: Rule) -> None:
+        self._state, self._rule = state, rule
         self._made: dict[int, Choice | None] = {}
 
     def size(self, track: Track, epoch: int) -> int | None:
@@ -189,12 +184,13 @@ def _goes_beyond(state: RunState, track: Track, epoch: int) -> bool | None:
     return None if is_judged and epoch not in track.scored else True
 
 
-def explained(state: RunState, hops: Iterable[Hop]) -> dict[tuple[int, int], str]:
+def explained(state: RunState, hops: Iterable[Hop], rule: Rule) -> dict[tuple[int, int], str]:
     """Reasons of the plan, by mst_key and epoch: of an epoch in which they are new.
 
     Args:
         state: before these hops are planned.
         hops: that are to be planned.
+        rule: that their groups follow from.
     """
     before = {key: track.group for key, track in state.tracks.items()}
     changed: dict[int, list[Hop]] = {}
@@ -202,15 +198,16 @@ def explained(state: RunState, hops: Iterable[Hop]) -> dict[tuple[int, int], str
         if before[hop.mst_key] != hop.group:
             changed.setdefault(hop.epoch, []).append(hop)
         before[hop.mst_key] = hop.group
-    return {(begun[0].mst_key, epoch): _told(state, begun) for epoch, begun in changed.items()}
+    return {
+        (begun[0].mst_key, epoch): _reason(state, begun, rule) for epoch, begun in changed.items()
+    }
 
 
-def _told(state: RunState, hops: Sequence[Hop]) -> str:
+def _reason(state: RunState, hops: Sequence[Hop], rule: Rule) -> str:
     by_size: dict[int, list[Configuration]] = {}
     for hop in hops:
         by_size.setdefault(hop.group, []).append(state.tracks[hop.mst_key].configuration)
-    rule = Rule.of(state.spec)
-    parts = [_told_of(rule, size, members) for size, members in sorted(by_size.items())]
+    parts = [_reason_of_size(rule, size, members) for size, members in sorted(by_size.items())]
     parts.append(_figures(rule.speeds, [one for members in by_size.values() for one in members]))
     return f"from epoch {hops[0].epoch}: {'; '.join(parts)}"
 
@@ -235,14 +232,14 @@ def _figures(speeds: Speeds, members: Iterable[Configuration]) -> str:
 _KINDS = {True: "nets with convolutions", False: "nets without convolutions"}
 
 
-def _told_of(rule: Rule, size: int, members: Sequence[Configuration]) -> str:
+def _reason_of_size(rule: Rule, size: int, members: Sequence[Configuration]) -> str:
     one, batch = members[0], members[0].fit_params.batch_size
-    who = ", ".join(str(member.mst_key) for member in members[:_MOST_TOLD])
-    who += ", ..." if len(members) > _MOST_TOLD else ""
+    who = ", ".join(str(member.mst_key) for member in members[:_MOST_NAMED])
+    who += ", ..." if len(members) > _MOST_NAMED else ""
     alone = rule.step(one)
-    told = f"{size} workers together" if size > 1 else "one worker at a time"
-    told += f" for configuration{'s' if len(members) > 1 else ''} {who}"
-    told += f" (by estimate a step of {batch} rows takes one of them {1e3 * alone:.2g} ms"
+    reason = f"{size} workers together" if size > 1 else "one worker at a time"
+    reason += f" for configuration{'s' if len(members) > 1 else ''} {who}"
+    reason += f" (by estimate a step of {batch} rows takes one of them {1e3 * alone:.2g} ms"
     other = (
         size
         if size > 1
@@ -250,11 +247,11 @@ def _told_of(rule: Rule, size: int, members: Sequence[Configuration]) -> str:
     )
     if other > 1:
         together = alone * share_of_time(rule, one, other)
-        told += f", {other} together {1e3 * together:.2g} ms, with {rule.processors} processors"
-        told += " and a network of 1 Gbit/s" if rule.neighbours else ""
+        reason += f", {other} together {1e3 * together:.2g} ms, with {rule.processors} processors"
+        reason += " and a network of 1 Gbit/s" if rule.neighbours else ""
     if size == 1 and any(gains(rule, one, other) for other in rule.possible):
-        told += "; all configurations together keep the processors busy, or have little to do"
-    return f"{told})"
+        reason += "; all configurations together keep the processors busy, or have little to do"
+    return f"{reason})"
 
 
-_MOST_TOLD = 10
+_MOST_NAMED = 10

@@ -10,9 +10,8 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cerebro_db.core.spec import AUTO, GROUPED, SIDE_BY_SIDE, TRAINING, Hop
-from cerebro_db.core.state import RunState, Track, check_cost
-from cerebro_db.decide import grouping
+from cerebro_db.core.spec import TRAINING, Hop
+from cerebro_db.core.state import RunState, check_cost
 from cerebro_db.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -25,21 +24,17 @@ _AHEAD = 20_000  # hops that are planned at once, where epochs are small
 _MANY = 256
 
 
-def plan(state: RunState) -> list[Hop]:
+def plan_cohorts(state: RunState) -> list[Hop]:
     """Hops that are to be planned now: of the epoch after the present one of each configuration.
 
     The order of a cohort's hops depends on the seed, the costs of its members and the partitions, and
     on nothing that happens: a member that is promoted later is planned as if it had been before.
     """
-    hops_an_epoch = state.spec.hops_an_epoch
     behind = [state.tracks[key] for key in sorted(state.behind)]
     if not behind:
         return []
-    if state.spec.schedule == AUTO and state.spec.largest_group > 1:
-        choices = grouping.Choices(state)
-        return [hop for track in behind for hop in _chosen(state, track, choices)]
     ahead = min(track.planned for track in behind)
-    ahead += max(2, _AHEAD // (len(state.tracks) * hops_an_epoch))
+    ahead += max(2, _AHEAD // (len(state.tracks) * state.spec.hops_an_epoch))
     hops: list[Hop] = []
     for cohort in sorted({track.configuration.cohort for track in behind}):
         members = [state.tracks[key] for key in state.cohorts[cohort]]
@@ -52,30 +47,9 @@ def plan(state: RunState) -> list[Hop]:
                 for track in members
                 if track.planned < epoch <= track.budget
             }
-            hops += [hop for hop in epoch_of(state, cohort, epoch) if hop.mst_key in wanted]
+            planned = state.spec.strategy.epoch(state, cohort, epoch)
+            hops += [hop for hop in planned if hop.mst_key in wanted]
     return hops
-
-
-def _chosen(state: RunState, track: Track, choices: grouping.Choices) -> list[Hop]:
-    """Hops of the epoch after the present one, as far as it is known how they are made."""
-    last = min(track.budget, track.done // state.spec.hops_an_epoch + 2)
-    hops: list[Hop] = []
-    for epoch in range(track.planned + 1, last + 1):
-        size = choices.size(track, epoch)
-        if size is None:
-            break
-        hops += _of_size(state, track, epoch, size)
-    return hops
-
-
-def _of_size(state: RunState, track: Track, epoch: int, size: int) -> Sequence[Hop]:
-    """The hops of an epoch of a configuration: those of a hopper, or of groups."""
-    mst_key, cohort = track.configuration.mst_key, track.configuration.cohort
-    keys, partitions = state.cohorts[cohort], state.spec.partitions[TRAINING]
-    if size == 1:
-        costs = tuple((key, state.tracks[key].configuration.hop_seconds) for key in keys)
-        return _by_key(costs, partitions, state.spec.seed, epoch, cohort)[mst_key]
-    return plan_groups(mst_key, keys.index(mst_key), partitions, size, state.spec.seed, epoch)
 
 
 def planned_again(state: RunState, mst_key: int) -> list[Hop]:
@@ -85,19 +59,29 @@ def planned_again(state: RunState, mst_key: int) -> list[Hop]:
         return []
     epochs = range(track.done // state.spec.hops_an_epoch + 1, track.planned + 1)
     cohort = track.configuration.cohort
-    return [
-        hop for epoch in epochs for hop in epoch_of(state, cohort, epoch) if hop.mst_key == mst_key
-    ]
+    planned = (state.spec.strategy.epoch(state, cohort, epoch) for epoch in epochs)
+    return [hop for hops in planned for hop in hops if hop.mst_key == mst_key]
 
 
-def epoch_of(state: RunState, cohort: int, epoch: int) -> tuple[Hop, ...]:
-    """The hops of an epoch of a whole cohort."""
+def epoch_of_cohort(state: RunState, cohort: int, epoch: int) -> tuple[Hop, ...]:
+    """The hops of an epoch of a whole cohort, one after another for each configuration."""
+    return _epoch_of(*_inputs(state, cohort, epoch))
+
+
+def epoch_of_configuration(state: RunState, mst_key: int, epoch: int) -> Sequence[Hop]:
+    """Of these, the hops of one configuration."""
+    cohort = state.tracks[mst_key].configuration.cohort
+    return _by_key(_inputs(state, cohort, epoch))[mst_key]
+
+
+_Inputs = tuple[tuple[tuple[int, float], ...], tuple[int, ...], int, int, int]
+
+
+def _inputs(state: RunState, cohort: int, epoch: int) -> _Inputs:
+    """All that the plan of a cohort's epoch follows from: costs, partitions, seed, epoch and cohort."""
     keys = state.cohorts[cohort]
-    if state.spec.schedule in GROUPED:
-        size = state.spec.together if state.spec.schedule in SIDE_BY_SIDE else 1
-        return plan_rounds(keys, state.spec.partitions[TRAINING], state.spec.rounds, epoch, size)
     costs = tuple((key, state.tracks[key].configuration.hop_seconds) for key in keys)
-    return _epoch_of(costs, state.spec.partitions[TRAINING], state.spec.seed, epoch, cohort)
+    return costs, state.spec.partitions[TRAINING], state.spec.seed, epoch, cohort
 
 
 @functools.lru_cache(maxsize=64)
@@ -112,16 +96,10 @@ def _epoch_of(
 
 
 @functools.lru_cache(maxsize=8)
-def _by_key(
-    costs: tuple[tuple[int, float], ...],
-    partitions: tuple[int, ...],
-    seed: int,
-    epoch: int,
-    cohort: int,
-) -> dict[int, list[Hop]]:
-    found: dict[int, list[Hop]] = {key: [] for key, _ in costs}
-    for hop in _epoch_of(costs, partitions, seed, epoch, cohort):
-        found[hop.mst_key].append(hop)
+def _by_key(inputs: _Inputs) -> dict[int, list[Hop]]:
+    found: dict[int, list[Hop]] = {}
+    for hop in _epoch_of(*inputs):
+        found.setdefault(hop.mst_key, []).append(hop)
     return found
 
 
@@ -138,9 +116,9 @@ def next_partitions(state: RunState, hop: Hop) -> list[int]:
         return keys
     if not state.spec.is_open:
         is_last = version == track.budget * state.spec.hops_an_epoch
-        may_be_joined = state.spec.largest_group > 1 and not is_last
+        may_be_joined = state.spec.strategy.largest_group > 1 and not is_last
         return list(state.spec.partitions[TRAINING]) if may_be_joined else []
-    upcoming = epoch_of(state, track.configuration.cohort, hop.epoch + 1)
+    upcoming = state.spec.strategy.epoch(state, track.configuration.cohort, hop.epoch + 1)
     return [next(one.partition_key for one in upcoming if one.mst_key == hop.mst_key)]
 
 

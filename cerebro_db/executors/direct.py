@@ -19,6 +19,7 @@ from typing import Any
 from cerebro_db import errors
 from cerebro_db.core.spec import TRAINING, Hop
 from cerebro_db.core.state import RunState
+from cerebro_db.core.strategies import Strategy
 from cerebro_db.core.tasks import Failure, Outcome, Ready, Result, Task, Train, WorkerView
 from cerebro_db.errors import (
     CerebroError,
@@ -324,7 +325,7 @@ def _name(name: QualifiedName) -> dict[str, str]:
 
 
 def make_executor(
-    place: Workplace, count: int, strategy: str, notify: Callable[[str], None]
+    place: Workplace, count: int, strategy: Strategy, notify: Callable[[str], None]
 ) -> WorkerSessions:
     """The workers of a run: sessions, and where its strategy allows that whoever joins it.
 
@@ -334,6 +335,6 @@ def make_executor(
         strategy: of the run.
         notify: is told of workers that come and go.
     """
-    if strategy in place.dialect.direct_strategies:
+    if strategy.takes_joining_workers:
         return DirectWorkers(place, count, notify)
     return WorkerSessions(place, count)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.catalog import STATES_SCHEMA
-from cerebro_db.postgres.dialects.direct import Goal
-from cerebro_db.postgres.dialects.postgresql_training import columns_of_names
+from cerebro_db.postgres.dialects.postgresql.direct import Goal
+from cerebro_db.postgres.dialects.postgresql.training import columns_of_names
 from cerebro_db.postgres.direct_session import DirectRun
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.training.fields import Fields

@@ -48,7 +48,7 @@ class ServedRounds:
 
     def told(self, spec: RunSpec, configuration: Configuration, hop: Hop) -> dict[str, Any]:
         """Groups, momentum and order of updates of a round for its trainers, as JSON."""
-        row, asynchrony = self._row(spec, hop), spec.asynchrony
+        row, asynchrony = self._row(spec, hop), spec.strategy.asynchrony
         if row is not None:
             found = {
                 "groups": row.groups,

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from cerebro_db.core.rounds import rows_of_round, shares_of
-from cerebro_db.core.spec import AUTO, SERVED, TRAINING, Hop
+from cerebro_db.core.rounds import rows_of_round
+from cerebro_db.core.spec import TRAINING, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import (
     Answered,
@@ -23,8 +23,8 @@ from cerebro_db.core.tasks import (
     Combine,
     Failure,
     HopResult,
-    Join,
     Outcome,
+    Participate,
     Ready,
     Result,
     Scan,
@@ -34,7 +34,7 @@ from cerebro_db.core.tasks import (
     Task,
     Train,
     Trained,
-    Trial,
+    TryScoring,
     WorkerView,
     WriteEvents,
     round_record,
@@ -44,7 +44,7 @@ from cerebro_db.errors import CerebroError, InvalidData, OutOfMemory, PeersApart
 from cerebro_db.executors.served import ServedRounds
 from cerebro_db.executors.tasks import RoundPart, TaskWriter
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_training import (
+from cerebro_db.postgres.dialects.postgresql.training import (
     AverageOrder,
     HopOrder,
     RotationStatements,
@@ -268,7 +268,7 @@ class WorkerSessions:
             case Step(hops):
                 orders = self._orders(state, worker, hops)
                 return self._rotation.step(self._packed, orders)
-            case Join():
+            case Participate():
                 return self._share(state, worker, task)
             case Average():
                 return self._sql.average(self._packed, self._average_order(state, worker, task))
@@ -278,7 +278,7 @@ class WorkerSessions:
                 return self._once(state, worker, task)
 
     def _once(
-        self, state: RunState, worker: _Worker, task: Combine | Trial | WriteEvents
+        self, state: RunState, worker: _Worker, task: Combine | TryScoring | WriteEvents
     ) -> Statement:
         """The statement of a task that one process does, whatever partitions it has."""
         match task:
@@ -290,7 +290,7 @@ class WorkerSessions:
                 }
                 text = self._place.tasks.combination(group, dataset, scored)
                 return self._call_once(worker, "cerebro._combine_measures(%s)", text)
-            case Trial(mst_keys):
+            case TryScoring(mst_keys):
                 text = self._place.tasks.trial(state.tracks[key].configuration for key in mst_keys)
                 return self._call_once(worker, "cerebro._try_scores(%s)", text)
             case WriteEvents(text):
@@ -375,26 +375,26 @@ class WorkerSessions:
         if size == 1 and not state.spec.is_joined(hop):
             return None
         place = hop.position % size
-        return RoundPart(place, self._rows_of(state, hop), state.spec.resets)
+        return RoundPart(place, self._rows_of(state, hop), state.spec.strategy.resets)
 
-    def _share(self, state: RunState, worker: _Worker, task: Join) -> Statement:
+    def _share(self, state: RunState, worker: _Worker, task: Participate) -> Statement:
         """The statement of a share of a round; of the last one that joins, which leaves the state."""
         store, spec, hop = self._place.store, state.spec, task.own
         if not state.tracks[hop.mst_key].begun:
             self._meetings[hop.mst_key] = _Meeting()
         meeting = self._meetings[hop.mst_key]
         source = store.of((hop.mst_key, spec.base(hop)))
-        worker.target = store.target(spec.left(hop)) if task.leads else None
+        worker.target = store.target(spec.left(hop)) if task.is_root else None
         worker.tables = store.use([source, worker.target])
         part = self._part(state, hop)
         assert part is not None
         part = replace(part, group=self._group(state, task, meeting))
         order = self._order(state, worker, hop, source, worker.target, part)
         self._taken(worker, [order])
-        meeting.waited[task.place] = worker.sent - worker.free_since
-        if not task.leads:
+        meeting.waited[task.rank] = worker.sent - worker.free_since
+        if not task.is_root:
             return self._sql.share(self._packed, order)
-        if spec.schedule in SERVED and not self._place.rounds.is_recorded(spec, hop):
+        if spec.strategy.has_weight_server and not self._place.rounds.is_recorded(spec, hop):
             meeting.recorded = spec.round_of(hop)
         return self._sql.hop(self._packed, order)
 
@@ -414,7 +414,7 @@ class WorkerSessions:
         keys = sorted(self._place.hosts)
         for place, key in enumerate(keys):
             worker = self._worker_of(key)
-            told = self._told_of(meeting, keys) | {"place": place, "leads": False, "bits": 32}
+            told = self._told_of(meeting, keys) | {"rank": place, "is_root": False, "bits": 32}
             worker.is_busy = worker.is_trying = True
             sql = self._call(worker, "cerebro._try_peers(%s)", [json.dumps(told)])
             worker.session.send(*sql)
@@ -452,14 +452,10 @@ class WorkerSessions:
     def _worker_of(self, partition_key: int) -> _Worker:
         return next(one for one in self._workers if partition_key in one.partition_keys)
 
-    def _group(self, state: RunState, task: Join, meeting: _Meeting) -> dict[str, Any]:
+    def _group(self, state: RunState, task: Participate, meeting: _Meeting) -> dict[str, Any]:
         """Description of the others for a trainer of a group."""
         size = state.tracks[task.own.mst_key].configuration.fit_params.batch_size
-        shares = (
-            shares_of(size, len(task.hops))
-            if state.spec.schedule == AUTO
-            else [size] * len(task.hops)
-        )
+        shares = state.spec.strategy.shares(size, len(task.hops))
         steps = [
             math.ceil((stop - start) / share)
             for share, (start, stop) in zip(
@@ -468,18 +464,18 @@ class WorkerSessions:
         ]
         return {
             **self._told_of(meeting, [hop.partition_key for hop in task.hops]),
-            "leads": task.leads,
+            "is_root": task.is_root,
             "steps": max(steps),
-            "batch_size": shares[task.place],
-            "bits": state.spec.bits,
-            "is_pipelined": state.spec.is_pipelined(task.own.epoch),
+            "batch_size": shares[task.rank],
+            "bits": state.spec.strategy.bits,
+            "is_pipelined": state.spec.strategy.is_pipelined(task.own.epoch),
             **self._served(state, task, steps),
         }
 
-    def _served(self, state: RunState, task: Join, steps: Sequence[int]) -> dict[str, Any]:
+    def _served(self, state: RunState, task: Participate, steps: Sequence[int]) -> dict[str, Any]:
         """Parameters of a round for its trainers, where one of them holds the weights."""
         spec, configuration = state.spec, state.tracks[task.own.mst_key].configuration
-        if spec.schedule not in SERVED:
+        if not spec.strategy.has_weight_server:
             return {}
         passes, rounds = configuration.fit_params.epochs, self._place.rounds
         told = rounds.told(spec, configuration, task.own)
@@ -490,7 +486,9 @@ class WorkerSessions:
         rows = {one.partition_key: one.rows for one in self._packed.partitions}
         size = state.tracks[hop.mst_key].configuration.fit_params.batch_size
         number, most = state.spec.round_of(hop), max(rows.values())
-        return rows_of_round(rows[hop.partition_key], most, size, number, state.spec.rounds)
+        return rows_of_round(
+            rows[hop.partition_key], most, size, number, state.spec.strategy.rounds
+        )
 
     def _average_order(self, state: RunState, worker: _Worker, task: Average) -> AverageOrder:
         """The order of an average; the tables that it uses are the worker's."""
@@ -591,7 +589,7 @@ class WorkerSessions:
 
     def _cause(self, task: Task | None, error: CerebroError) -> CerebroError:
         """What a statement has failed for, where that is a table that has lost its name."""
-        if not isinstance(task, Train | Step | Join | Score):
+        if not isinstance(task, Train | Step | Participate | Score):
             return error
         datasets = {scan.dataset for scan in task.scans} if isinstance(task, Score) else {TRAINING}
         relations = [self._place.tables[name].relation for name in sorted(datasets)]
@@ -611,7 +609,7 @@ class WorkerSessions:
                 return self._trained(worker, hops, made(rows))
             case Step(hops):
                 return self._stepped(worker, hops, rows)
-            case Join():
+            case Participate():
                 return self._shared(worker, worker.task, rows)
             case Average():
                 return self._averaged(worker, sum(int(size) for (size,) in rows))
@@ -702,9 +700,9 @@ class WorkerSessions:
         (report,) = state.report.hops
         return HopResult(hop, report, waited, sent, seconds, state.written)
 
-    def _shared(self, worker: _Worker, task: Join, rows: list[tuple[Any, ...]]) -> Trained:
+    def _shared(self, worker: _Worker, task: Participate, rows: list[tuple[Any, ...]]) -> Trained:
         """Hops that were made together, from the worker that has led them; of others none."""
-        if not task.leads:
+        if not task.is_root:
             own = report_of(rows[0][0])
             worker.kept = set(map(_partition, own.kept)) if isinstance(own, StateReport) else set()
             return Trained(())

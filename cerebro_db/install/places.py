@@ -24,6 +24,7 @@ def script_for(
     package: str | None,
     keeper_directory: str | None,
     files_root: str | None = None,
+    madlib: bool = False,
 ) -> Script:
     """The script of an installation in a database; what is None stays as it was there.
 
@@ -37,15 +38,16 @@ def script_for(
         package: folder of the package.
         keeper_directory: folder in which keepers make theirs.
         files_root: directory for files outside of the database.
+        madlib: whether MADlib's names are made, as they are where they are there.
     """
-    known = _known(dsn)
+    known, has_madlib = _known(dsn)
     if python is None and (earlier := known.get("interpreter")) not in (None, sys.executable):
         if not os.path.exists(earlier):
             python, package = earlier, package or known["package"]
         elif sources.version_of(earlier) == cerebro_db.__version__:
             python = earlier
     directory = keeper_directory or known.get("directory")
-    return script_of(python, package, directory, files_root)
+    return script_of(python, package, directory, files_root, madlib or has_madlib)
 
 
 def script_of(
@@ -53,13 +55,14 @@ def script_of(
     package: str | None,
     keeper_directory: str | None,
     files_root: str | None = None,
+    madlib: bool = False,
 ) -> Script:
     """The script of an installation with these paths; defaults where they are None."""
     given = {"keeper_directory": keeper_directory, "files_root": files_root}
     more = {name: path for name, path in given.items() if path is not None}
     if python is None:
-        return Script(package=package or sources.package_directory(), **more)
-    return Script(python, package or sources.package_of(python), **more)
+        return Script(package=package or sources.package_directory(), madlib=madlib, **more)
+    return Script(python, package or sources.package_of(python), madlib=madlib, **more)
 
 
 def installed_script(connection: sqlalchemy.Connection, otherwise: Script) -> Script:
@@ -75,9 +78,11 @@ def installed_version(connection: sqlalchemy.Connection) -> str | None:
     return _told(connection).get("version")
 
 
-def _known(dsn: str) -> Mapping[str, str]:
+def _known(dsn: str) -> tuple[Mapping[str, str], bool]:
+    """Arguments of the relay's ``Installation``, and whether MADlib's names are there."""
     with transaction(dsn) as connection:
-        return _told(connection)
+        ((has_madlib,),) = rows(connection, queries.HAS_MADLIB, "the schema madlib")
+        return _told(connection), bool(has_madlib)
 
 
 def _told(connection: sqlalchemy.Connection) -> Mapping[str, str]:

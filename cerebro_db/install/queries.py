@@ -43,6 +43,13 @@ SELECT current_database(),
        EXISTS (SELECT 1 FROM pg_catalog.pg_tables
                 WHERE schemaname = 'cerebro' AND tablename = 'catalog_migrations')
 """
+# By which the schema is known to be ours: it belongs to a superuser, and only its owner can comment on it.
+MADLIB_COMMENT = "Cerebro-DB: the names of the functions of MADlib"
+_MADLIB = f"""
+SELECT n.oid FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles r ON r.oid = n.nspowner
+ WHERE n.nspname = 'madlib' AND r.rolsuper
+   AND pg_catalog.obj_description(n.oid, 'pg_namespace') = '{MADLIB_COMMENT}'"""
+HAS_MADLIB = f"SELECT EXISTS ({_MADLIB})"
 # Runs that somebody drives, as sql/prepare/050_alive.sql finds them: in two statements, as one may not read the
 # catalog beside the locks where it lies on segments.
 HELD_LOCKS = """
@@ -118,10 +125,10 @@ _DEFAULT = "(SELECT boot_val FROM pg_catalog.pg_settings WHERE name = 'search_pa
 # Objects that DROP SCHEMA ... CASCADE would take along: dependents, and dependents of dependents. A view
 # is found through its rule. Left out is what belongs to an object that goes: ``how`` is 'i' for its
 # internal parts, and 'a' for what a table of ours has and no schema of its own, such as a default.
-DEPENDENT = """
+DEPENDENT = f"""
 WITH RECURSIVE dependent (classid, objid, objsubid, how) AS (
     SELECT 'pg_catalog.pg_namespace'::regclass::oid, oid, 0, 'i'::text
-      FROM pg_catalog.pg_namespace WHERE nspname IN ('cerebro', 'cerebro_states')
+      FROM pg_catalog.pg_namespace WHERE nspname IN ('cerebro', 'cerebro_states') OR oid IN ({_MADLIB})
     UNION
     SELECT owned.classid, owned.objid, owned.objsubid, owned.how
       FROM dependent
@@ -150,6 +157,7 @@ WITH RECURSIVE dependent (classid, objid, objsubid, how) AS (
 SELECT o.type, o.identity
   FROM dependent, LATERAL pg_catalog.pg_identify_object(classid, objid, objsubid) AS o
  WHERE coalesce(o.schema, '') NOT IN ('cerebro', 'cerebro_states', 'pg_toast')
+   AND NOT (coalesce(o.schema, '') = 'madlib' AND EXISTS ({_MADLIB}))
  GROUP BY o.type, o.identity, o.schema
 HAVING NOT bool_or(how = 'i' OR how = 'a' AND o.schema IS NULL)
  ORDER BY o.type, o.identity
@@ -162,6 +170,13 @@ BEGIN
         EXECUTE 'SELECT cron.unschedule(jobid) FROM cron.job WHERE database = current_database() AND ('
                 'command = ''SELECT cerebro.cerebro_work()'' '
                 'OR position(''SELECT cerebro.cerebro_start_schedule('' IN command) = 1)';
+    END IF;
+END
+$$;
+DO $$
+BEGIN
+    IF EXISTS ({_MADLIB}) THEN
+        DROP SCHEMA madlib CASCADE;
     END IF;
 END
 $$;

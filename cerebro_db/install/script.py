@@ -17,7 +17,7 @@ from cerebro_db.configs.settings import OF_SUPERUSERS, described
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.install import queries, sources
 from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS
-from cerebro_db.postgres.dialects.greenplum_install import (
+from cerebro_db.postgres.dialects.greenplum6.install import (
     CATALOG_DIFFERENCES,
     CHECK_JOB,
     CHECK_MODEL,
@@ -127,12 +127,14 @@ class Script:
         package: folder of the package there.
         keeper_directory: folder there in which keepers make theirs.
         files_root: directory there for files outside of the database; None to leave the setting as it is.
+        madlib: whether schema madlib has MADlib's names of the functions.
     """
 
     python: str = sys.executable
     package: str = field(default_factory=sources.package_directory)
     keeper_directory: str = "/tmp"
     files_root: str | None = None
+    madlib: bool = False
 
     def __post_init__(self) -> None:
         for name in ("python", "package", "keeper_directory", "files_root"):
@@ -197,7 +199,8 @@ class Script:
     def _folder(self, folder: str) -> Iterator[Step]:
         for path in _files(folder):
             name = f"{folder}/{path.name}"
-            yield Step(name, self.render(name))
+            if sql := self.render(name).strip():
+                yield Step(name, sql)
 
     def _migrations(self) -> Iterator[Step]:
         for path in _files("migrations"):
@@ -232,6 +235,8 @@ class Script:
             own_numbers=OWN_NUMBERS,
             replicate_catalog=REPLICATE_CATALOG,
             search_path=queries,
+            madlib=self.madlib,
+            madlib_comment=queries.MADLIB_COMMENT,
             lock_seconds=LOCK_SECONDS,
             pinned=pinned,
             migration_names=[path.stem for path in _files("migrations")],

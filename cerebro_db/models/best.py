@@ -15,7 +15,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import CONFIGURATIONS
-from cerebro_db.postgres.trials import Trial, search_of, trials_of
+from cerebro_db.postgres.trials import TrialRow, search_of, trials_of
 
 MOST = 100_000
 _SUFFIX = "_best"
@@ -36,16 +36,17 @@ class Best:
     """The best trials, and the tables to be made of them.
 
     Attributes:
-        models: name of the architecture table.
+        models, objects: names of the architecture table, and of the object table if there is one.
     """
 
     outputs: Outputs
-    trials: Sequence[Trial]
+    trials: Sequence[TrialRow]
     models: str
+    objects: str | None
 
     def write(self, session: Session) -> QualifiedName:
         """Make the tables, within a transaction; returns the name of the first."""
-        write_configurations(session, self.outputs, self.trials, self.models)
+        write_configurations(session, self.outputs, self.trials, self.models, self.objects)
         return self.outputs.name
 
 
@@ -78,11 +79,11 @@ def best_of(session: Session, request: BestRequest) -> Best:
     outputs = new_outputs(
         session, name, "model_selection_table", CONFIGURATIONS, replace=request.replace
     )
-    return Best(outputs, trials, run.row.model_arch_table)
+    return Best(outputs, trials, run.row.model_arch_table, run.row.object_table)
 
 
 def write_configurations(
-    session: Session, outputs: Outputs, trials: Sequence[Trial], models: str
+    session: Session, outputs: Outputs, trials: Sequence[TrialRow], models: str, objects: str | None
 ) -> None:
     """Make a table of configurations and its summary.
 
@@ -90,14 +91,14 @@ def write_configurations(
         session: in a transaction.
         outputs: the names of the tables.
         trials: the rows, which keep their keys.
-        models: name of the architecture table.
+        models, objects: names of the architecture table, and of the object table if there is one.
     """
     name = outputs.name
     columns = ", ".join(libraries.SELECTION_COLUMNS)
     with replaced(session, outputs):
         session.run(libraries.create_selection(name), ())
         summary = name.suffixed(libraries.SELECTION_SUFFIX)
-        session.run(libraries.create_selection_summary(summary), (models,))
+        session.run(libraries.create_selection_summary(summary), (models, objects))
         session.run(
             f"INSERT INTO {name.sql} ({columns}) "
             "SELECT * FROM unnest(%s::integer[], %s::integer[], %s::text[], %s::text[])",
@@ -105,7 +106,9 @@ def write_configurations(
         )
 
 
-def best_trials(spec: SearchSpec, trials: Sequence[Trial], n: int | None = None) -> list[Trial]:
+def best_trials(
+    spec: SearchSpec, trials: Sequence[TrialRow], n: int | None = None
+) -> list[TrialRow]:
     """The best trials, the best first; equal ones in the order of their keys.
 
     Args:
@@ -127,7 +130,7 @@ def best_trials(spec: SearchSpec, trials: Sequence[Trial], n: int | None = None)
     return [known[key] for front in order for key in front][:n]
 
 
-def without_values(spec: SearchSpec, trials: Sequence[Trial]) -> str:
+def without_values(spec: SearchSpec, trials: Sequence[TrialRow]) -> str:
     """Reason that no trial can be compared with others."""
     kinds = Counter(_kind(one) for one in trials)
     if kinds.keys() <= {"open"}:
@@ -146,7 +149,7 @@ _KINDS = {
 }
 
 
-def _kind(trial: Trial) -> str:
+def _kind(trial: TrialRow) -> str:
     if trial.status in ("failed", "cancelled"):
         return trial.status
     return "nan" if trial.objectives and not all(map(math.isfinite, trial.objectives)) else "open"

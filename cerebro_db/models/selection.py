@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cerebro_db.configs.architectures.architecture import check_architecture, with_dropout
@@ -11,8 +11,12 @@ from cerebro_db.configs.architectures.freezing import parse_freeze, with_frozen
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.grids import model_selection
 from cerebro_db.configs.grids.grid import Choices, Grid, parse_compile_grid, told_of_metrics
-from cerebro_db.configs.grids.model_selection import ConfigurationText, Suits
-from cerebro_db.configs.grids.parameters import CompileParams, parse_compile_params
+from cerebro_db.configs.grids.model_selection import Suits
+from cerebro_db.configs.grids.parameters import (
+    CompileParams,
+    ConfigurationText,
+    parse_compile_params,
+)
 from cerebro_db.errors import (
     CerebroError,
     InvalidArchitecture,
@@ -21,7 +25,7 @@ from cerebro_db.errors import (
     WrongObjectType,
 )
 from cerebro_db.models.architectures import limits_of
-from cerebro_db.models.one_model import refuse_objects
+from cerebro_db.models.object_tables import ObjectTable, object_table
 from cerebro_db.postgres import libraries
 from cerebro_db.postgres.control import lock
 from cerebro_db.postgres.names import QualifiedName
@@ -62,6 +66,11 @@ class GridRequest:
         """True if an existing table gets more rows."""
         return not self.replace
 
+    def with_functions(self, objects: ObjectTable) -> GridRequest:
+        """The request with the names of registered functions in it."""
+        grid = self.compile_params_grid and objects.in_grid(self.compile_params_grid)
+        return replace(self, compile_params_grid=grid, object_table=objects.name)
+
     def configurations(self, tick: Tick, suits: Suits | None = None) -> list[ConfigurationText]:
         """Configurations that the grid stands for."""
         for name in ("compile_params_grid", "fit_params_grid", "search_type"):
@@ -94,6 +103,11 @@ class ListRequest:
     def appends(self) -> bool:
         """True if an existing table gets more rows."""
         return False
+
+    def with_functions(self, objects: ObjectTable) -> ListRequest:
+        """The request with the names of registered functions in it."""
+        texts = [text and objects.in_params(text) for text in self.compile_params_list or ()]
+        return replace(self, compile_params_list=texts, object_table=objects.name)
 
     def configurations(self, tick: Tick, suits: Suits | None = None) -> list[ConfigurationText]:
         """Every combination of what is listed."""
@@ -131,7 +145,9 @@ def select(session: Session, request: GridRequest | ListRequest) -> Selected:
     """
     require_text(request.model_arch_table, "model_arch_table")
     require_text(request.model_selection_table, ROLE)
-    refuse_objects(request.object_table)
+    objects = object_table(session, request.object_table)
+    if objects is not None:
+        request = request.with_functions(objects)
     rows = request.configurations(session.tick)
     models = find(session, request.model_arch_table, "model_arch_table")
     texts = _check_models(session, models, rows)
@@ -350,9 +366,10 @@ def _written(
     if found is None:
         with replaced(session, _outputs(name, request, models)):
             session.run(libraries.create_selection(name))
-            session.run(libraries.create_selection_summary(summary), (str(models.name),))
+            values = (str(models.name), request.object_table)
+            session.run(libraries.create_selection_summary(summary), values)
     else:
-        _check_selection(session, found, models)
+        _check_selection(session, found, models, request.object_table)
     columns = (
         [row.model_id for row in rows],
         [row.compile_params for row in rows],
@@ -361,7 +378,9 @@ def _written(
     return int(session.run(libraries.add_configurations(name), columns)[0][0])
 
 
-def _check_selection(session: Session, found: Relation, models: Relation) -> None:
+def _check_selection(
+    session: Session, found: Relation, models: Relation, objects: str | None
+) -> None:
     """The table is a selection of the same architectures; a summary that was dropped is made anew."""
     missing = [name for name in libraries.SELECTION_COLUMNS if not found.has(name)]
     if found.kind not in ("r", "p") or missing:
@@ -371,7 +390,7 @@ def _check_selection(session: Session, found: Relation, models: Relation) -> Non
     try:
         find(session, str(summary), ROLE)
     except UndefinedTable:
-        session.run(libraries.create_selection_summary(summary), (str(models.name),))
+        session.run(libraries.create_selection_summary(summary), (str(models.name), objects))
         return
     names = session.run(libraries.selected_architectures(summary))
     if len(names) != 1 or find(session, names[0][0], "model_arch_table").oid != models.oid:

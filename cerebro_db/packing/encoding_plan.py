@@ -27,7 +27,7 @@ from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData, WrongObject
 from cerebro_db.postgres import encoding as sql
 from cerebro_db.postgres.columns import ALL, listed_columns
 from cerebro_db.postgres.control import Notify
-from cerebro_db.postgres.dialects.postgresql_packing import FLOAT32_LIMIT
+from cerebro_db.postgres.dialects.postgresql.packing import FLOAT32_LIMIT
 from cerebro_db.postgres.names import QualifiedName, shown_identifier
 from cerebro_db.postgres.relations import Column, Relation, column
 from cerebro_db.postgres.sessions import Session, StatementFailed

@@ -65,8 +65,8 @@ from cerebro_db.postgres.control import (
     run_each,
 )
 from cerebro_db.postgres.dialects.choice import SpreadPacking
-from cerebro_db.postgres.dialects.packing_extras import add_columns
-from cerebro_db.postgres.dialects.postgresql_packing import UNFINISHED, PostgreSQLPacking
+from cerebro_db.postgres.dialects.postgresql.packing import UNFINISHED, PostgreSQLPacking
+from cerebro_db.postgres.dialects.postgresql.packing_extras import add_columns
 from cerebro_db.postgres.drift import Drift, Read, record
 from cerebro_db.postgres.leftovers import drop_leftovers, packing_key
 from cerebro_db.postgres.names import QualifiedName

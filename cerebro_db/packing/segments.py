@@ -13,9 +13,9 @@ from cerebro_db.packing.row_faults import Damaged, left_out
 from cerebro_db.packing.source import Feature
 from cerebro_db.packing.survey import Survey, Surveyor
 from cerebro_db.postgres.dialects.choice import SpreadPacking
-from cerebro_db.postgres.dialects.greenplum_packing import Spreading
-from cerebro_db.postgres.dialects.packing_extras import add_columns
-from cerebro_db.postgres.dialects.postgresql_hosts import PostgreSQLHosts, Server
+from cerebro_db.postgres.dialects.greenplum6.packing import Spreading
+from cerebro_db.postgres.dialects.postgresql.hosts import PostgreSQLHosts, Server
+from cerebro_db.postgres.dialects.postgresql.packing_extras import add_columns
 from cerebro_db.postgres.gpus import hosts_with_gpus, servers_of
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable

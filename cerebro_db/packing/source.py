@@ -10,7 +10,7 @@ from cerebro_db.configs.images import ImageEncoding, ImageFormat
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.packing.encoding_plan import matched
 from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.dialects.packing_extras import EQUALS
+from cerebro_db.postgres.dialects.postgresql.packing_extras import EQUALS
 from cerebro_db.postgres.encoding import encoded, expressions
 from cerebro_db.postgres.names import quote, shown_identifier
 from cerebro_db.postgres.packed import PackedTarget, is_packed

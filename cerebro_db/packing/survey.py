@@ -27,13 +27,13 @@ from cerebro_db.packing.row_faults import (
     unseen,
 )
 from cerebro_db.packing.source import Feature, Target, is_whole
-from cerebro_db.postgres.dialects.packing_extras import Extra, Origin
-from cerebro_db.postgres.dialects.postgresql_packing import (
+from cerebro_db.postgres.dialects.postgresql.packing import (
     BLOCKS_PER_FETCH,
     PostgreSQLPacking,
     SourceScan,
     one_hot_place,
 )
+from cerebro_db.postgres.dialects.postgresql.packing_extras import Extra, Origin
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.relations import Column
 from cerebro_db.postgres.sessions import Session, StatementFailed

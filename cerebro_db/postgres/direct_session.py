@@ -15,6 +15,7 @@ import psycopg2
 import psycopg2.extensions
 
 import cerebro_db
+from cerebro_db.decide.strategies import STRATEGIES, listed
 from cerebro_db.errors import (
     CerebroError,
     InvalidData,
@@ -26,7 +27,7 @@ from cerebro_db.errors import (
 )
 from cerebro_db.postgres import binary
 from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, dialect_of
-from cerebro_db.postgres.dialects.direct import PostgreSQLDirect
+from cerebro_db.postgres.dialects.postgresql.direct import PostgreSQLDirect
 from cerebro_db.postgres.direct_board import channel_of_driver, channel_of_worker
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.session_settings import beginning, of_run
@@ -181,7 +182,7 @@ class DirectSession:
             UndefinedRun: there is none that this role may see.
             NotSupported: direct workers cannot work for it.
         """
-        allowed = self._dialect.direct_strategies
+        allowed = [one.name for one in STRATEGIES.values() if one.takes_joining_workers]
         rows = self.run(
             "SELECT r.run_id, pg_catalog.pg_get_userbyid(r.owner)::text, v.status, r.schedule, r.states, "
             "r.threads, r.manifest, r.session FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id "
@@ -198,7 +199,7 @@ class DirectSession:
         if run.schedule not in allowed:
             raise NotSupported(
                 f"direct workers: got a run with the strategy {run.schedule!r}; allowed: "
-                f"{', '.join(map(repr, allowed))}",
+                f"{listed(allowed)}",
                 hint="docs/workers.md tells why; the sessions beside the server train it",
             )
         for statement in beginning(of_run(session)):  # as the run's other sessions have them

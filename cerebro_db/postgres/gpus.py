@@ -10,7 +10,7 @@ from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.postgres.control import control_session
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_hosts import LOCALHOST, PostgreSQLHosts, Server
+from cerebro_db.postgres.dialects.postgresql.hosts import LOCALHOST, PostgreSQLHosts, Server
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_outputs, replaced
 from cerebro_db.postgres.packed import PackedTable

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.table_kinds import ARCHITECTURES, CONFIGURATIONS
+from cerebro_db.postgres.table_kinds import ARCHITECTURES, CONFIGURATIONS, OBJECTS
 
 ARCHITECTURE_COLUMNS = ("model_id", "model_arch", "model_weights", "name", "description")
 SELECTION_COLUMNS = ("mst_key", "model_id", "compile_params", "fit_params")
 SELECTION_SUFFIX = "_summary"
+OBJECT_COLUMNS = ("id", "name", "description", "object")
 
 
 def create_architectures(table: QualifiedName) -> str:
@@ -66,12 +67,35 @@ def create_selection(table: QualifiedName) -> str:
 
 
 def create_selection_summary(table: QualifiedName) -> str:
-    """Beside the configurations: where their models are. Parameter: the architecture table."""
+    """Beside the configurations: where their models and functions are. Parameters: these two tables."""
     return (
         f"CREATE TABLE {table.sql} (model_arch_table text NOT NULL, object_table text); "
         f"{CONFIGURATIONS.comment(table, SELECTION_SUFFIX)}; "
-        f"INSERT INTO {table.sql} (model_arch_table) VALUES (%s)"
+        f"INSERT INTO {table.sql} (model_arch_table, object_table) VALUES (%s, %s)"
     )
+
+
+def create_objects(table: QualifiedName) -> str:
+    """The table of custom functions."""
+    return (
+        f"CREATE TABLE {table.sql} (id serial, name text PRIMARY KEY, description text, object bytea); "
+        f"{OBJECTS.comment(table)}"
+    )
+
+
+def object_names(table: QualifiedName) -> str:
+    """Names of custom functions."""
+    return f"SELECT name FROM {table.sql}"
+
+
+def add_object(table: QualifiedName) -> str:
+    """A custom function without its object. Parameters: name and description."""
+    return f"INSERT INTO {table.sql} (name, description) VALUES (%s, %s)"
+
+
+def delete_object(table: QualifiedName, column: str) -> str:
+    """Without a custom function; a row if it was there. Parameter: its name or its id."""
+    return f"DELETE FROM {table.sql} WHERE {column} = %s RETURNING 1"
 
 
 def selected_architectures(summary: QualifiedName) -> str:

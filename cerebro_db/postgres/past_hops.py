@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cerebro_db.core.spec import AUTO, HOPPER, TASK
+from cerebro_db.decide.strategies import STRATEGIES
 from cerebro_db.postgres.sessions import Session
 
 _MOST_RUNS, _MOST_CONFIGURATIONS, _MOST_HOPS = 50, 200, 2000
 
-# Strategies whose hops are one worker's over a whole partition; of auto, those that are in no group.
-_PLAIN = (HOPPER, TASK, AUTO)
+_MEASURING = [one.name for one in STRATEGIES.values() if one.measures_speed]
 
 # Where models are read only those of the caller count, even for an administrator.
 _CONFIGURATIONS = """
@@ -68,7 +67,7 @@ def past_configurations(session: Session, threads: int, least: float) -> list[Pa
         threads: of a worker of these runs.
         least: estimated seconds of a hop.
     """
-    runs = [run_id for (run_id,) in session.run(_RUNS, [list(_PLAIN), threads, _MOST_RUNS])]
+    runs = [run_id for (run_id,) in session.run(_RUNS, [_MEASURING, threads, _MOST_RUNS])]
     if not runs:
         return []
     rows = session.run(_CONFIGURATIONS, [runs, least, _MOST_CONFIGURATIONS])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining, StateTables
+from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining, StateTables
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.sessions import LOCK_TIMEOUT, StatementFailed

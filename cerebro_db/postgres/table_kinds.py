@@ -64,6 +64,7 @@ CONFIGURATIONS = Kind(
     "configurations",
     {"": "configurations of models", "_summary": "what the configurations refer to"},
 )
+OBJECTS = Kind("custom functions", {"": "names of custom functions"})
 SCHEDULES = Kind("schedules of Hyperband", {"": "schedule of Hyperband"})
 MODELS = Kind(
     "trained models",
@@ -93,7 +94,7 @@ PACKINGS = Kind(
 DRAFTS = Kind("predictions that are not finished", {"": "predictions that are not finished"})
 KINDS = (
     PACKED, PREDICTIONS, SCORES, CONFUSION, ENCODED, GPUS, SPLIT, SPLIT_IN_TWO, ARCHITECTURES,
-    CONFIGURATIONS, SCHEDULES, MODELS, PACKINGS,
+    CONFIGURATIONS, OBJECTS, SCHEDULES, MODELS, PACKINGS,
 )  # fmt: skip
 # Parameters: schema, names.
 TABLES = """

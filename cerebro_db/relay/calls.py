@@ -26,9 +26,8 @@ LOST, NO_KEEPER = "YC001", "YC002"
 SESSION_LOST = "57P02"  # as the server says it, where it can
 _LOST_HINT = "call the function again; the log of its keeper may tell more"
 _MOST_DRIVERS = 100  # for one call, of which each one was lost
-# What becomes an array in the server's own process, and numbers of a row that are sent to a trainer.
+# Bytes of what becomes an array in the server's own process.
 MOST_NUMBERS_BYTES = 16 * 2**20
-MOST_FEATURES = 2**24
 _MOST_TRAINERS = 1000  # for one call, of which each one was idle and has limits that hold no longer
 
 
@@ -145,7 +144,7 @@ class Relay:
             return None
         try:
             told = dict(json.loads(task or "{}"))
-        except (TypeError, ValueError):  # the trainer refuses it
+        except (TypeError, ValueError, RecursionError):  # the trainer refuses it
             return None
         threads = told.get("threads")
         return None if threads is None else [threads, bool(told.get("use_gpus"))]
@@ -191,24 +190,6 @@ class Relay:
         if sys.byteorder == "big":
             found.byteswap()
         return found.tolist()
-
-    def row(self, features: Any) -> Any:
-        """The features of a row, an array of any number of dimensions; refused where no model has so many.
-
-        Raises:
-            failure: before a copy of them is made for a trainer.
-        """
-        count, part = 1, features
-        while isinstance(part, list):
-            count, part = count * len(part), part[0] if part else None
-        if isinstance(features, list) and count > MOST_FEATURES:
-            raise failure(
-                self._plpy,
-                "22023",
-                "features: got {} numbers; allowed: up to {}".format(count, MOST_FEATURES),
-                "give the array of one row of the model",
-            )
-        return features
 
     cores = staticmethod(machine.cores)
     memory_mb = staticmethod(machine.memory_mb)

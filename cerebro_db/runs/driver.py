@@ -1,4 +1,4 @@
-"""Drives one run to its end: takes its lock, its workers, and takes it up again where they are lost."""
+"""The driver of a run: takes its lock and its workers, makes attempts, and makes another one where sessions are lost."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from contextlib import contextmanager, suppress
 
 from cerebro_db.configs.messages import check_range
 from cerebro_db.configs.settings import Settings
-from cerebro_db.core.decisions import Decider, Fixed
-from cerebro_db.core.strategies import told
+from cerebro_db.core.ports import Decider, NoDecider
 from cerebro_db.errors import (
     CerebroError,
     ConfigurationFailed,
@@ -24,7 +23,7 @@ from cerebro_db.models.fit_checks import functions_of
 from cerebro_db.postgres.catalog import Catalog, Driving, StoredRun
 from cerebro_db.postgres.control import MAX_WORKERS, control_session, slots, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
+from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.gpus import check_gpus
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_output
@@ -64,7 +63,7 @@ from cerebro_db.runs.warm_start import check_previous
 _LOST = (SessionLost, LoopbackFailed, Deadlocked)
 # Seconds before the first try to go on, doubled with each; a server that crashed takes some.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-FIXED = Fixed()
+FIXED = NoDecider()
 _ANEW = "call the function again, with another model, parameters or data where these are the cause"
 Registered = Callable[[int], None]
 Queued = Callable[[Session, int], None]
@@ -78,7 +77,7 @@ class _NotFree(CerebroError):
 
 
 class Drive:
-    """One driver of one run.
+    """Driver of one run.
 
     Args:
         pool: of sessions of the run's owner.
@@ -181,10 +180,9 @@ class Drive:
         return run
 
     def _tell_strategy(self, setup: RunSetup) -> None:
-        spec = setup.spec
         if frozen := frozen_notice(setup.configurations, setup.models):
             self._notify(frozen)
-        line = told(spec.schedule, len(setup.packed.partitions), spec.rounds, spec.asynchrony)
+        line = setup.spec.strategy.notice(len(setup.packed.partitions))
         if line is not None:
             self._notify(line)
         of_losses = None if setup.search is not None else notice_of_losses(setup.configurations)
@@ -268,12 +266,12 @@ class Drive:
     def _slots(
         self, control: Session, setup: RunSetup, *, is_new: bool = False
     ) -> Iterator[RunSetup]:
-        """The setup with as many workers as there may be; while this lasts, nobody else has their slots."""
+        """Reserve worker slots, and give the setup with as many workers as it got."""
         fitting = memory_workers(control, setup)
         with slots(control, setup.num_workers, self._notify, fitting) as got:
             if is_new:
                 setup = setup.for_workers(got)
-            check_together(setup.spec.schedule, setup.at_once, got)
+            check_together(setup.spec.strategy.name, setup.at_once, got)
             yield setup.with_workers(got)
 
     def _attempt(self, control: Session, setup: RunSetup) -> None:
@@ -320,7 +318,7 @@ class Drive:
             )
 
     def _stopped(self, stopped: Stopped) -> int:
-        """Someone asked for it: a pause is no error, a cancelled run is."""
+        """Record a pause or a cancel that another session requested; only a cancel is an error."""
         self._record(stopped.status, stopped.reason)
         if stopped.status == "paused":
             self._notify(f"run {self._run_id} paused: {stopped.reason}; {self._resume_hint}")
@@ -335,7 +333,7 @@ class Drive:
         return RunCancelled(f"run {self._run_id} was {reason}", hint=self._resume_hint)
 
     def _failed(self, error: BaseException) -> None:
-        """Write down how the run stopped, and have the error tell how to go on.
+        """Record how the run stopped, and add to the error how to resume.
 
         Raises:
             RunCancelled: it was cancelled by its caller.
@@ -390,7 +388,7 @@ class Drive:
             time.sleep(min(left, POLL_SECONDS))
 
     def _record_in(self, control: Session, error: BaseException) -> None:
-        """Tell how the run stopped before its lock is free, so that nobody sees anything else."""
+        """Record how the run stopped before its lock is free, so that its status is right from then on."""
         status = error.status if isinstance(error, Stopped) else status_after(error)
         control.reset()
         with suppress(CerebroError):
@@ -400,7 +398,7 @@ class Drive:
                     Catalog(control).run_stopped(self._run_id, status, reason)
 
     def _record(self, status: str, reason: str) -> None:
-        """Tell how the run stopped, unless someone else drives it by now."""
+        """Record how the run stopped, unless another driver has it by now."""
         with (
             suppress(CerebroError),
             self._pool.undisturbed(),

@@ -52,7 +52,7 @@ def check_version(run: StoredRun) -> None:
 
 @contextmanager
 def locked(session: Session, run_id: int, key: int) -> Iterator[None]:
-    """While this lasts nobody else drives the run."""
+    """Hold the lock of a run, so that no other driver can have it."""
     if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,))[0][0]:
         raise driven_by_another(session, run_id, key)
     try:
@@ -89,7 +89,7 @@ def wait_for_orphans(session: Session, run: StoredRun) -> None:
 
 
 def guard_key(run: StoredRun) -> int:
-    """Of the lock that workers share; the run's own is even."""
+    """Key of the lock that workers share: the odd one after the run's own."""
     return run.row.lock_key + 1
 
 

@@ -25,7 +25,7 @@ def different_penalties(configurations: Sequence[Configuration]) -> list[str]:
 
 
 def notice_of_losses(configurations: Sequence[Configuration]) -> str | None:
-    """What a leaderboard says little about, where it compares values of different losses."""
+    """Notice that a leaderboard compares values of different losses; None where it does not."""
     losses = different_losses(configurations)
     if not losses or common_goal(one.outputs for one in configurations) != LOSS:
         return None

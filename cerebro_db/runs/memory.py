@@ -10,7 +10,8 @@ from cerebro_db.configs.architectures.memory import (
     worker_limit_mb,
     worker_memory,
 )
-from cerebro_db.core.spec import AUTO, HOPPER, SIDE_BY_SIDE, Configuration
+from cerebro_db.core.spec import Configuration
+from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.sessions import Session
@@ -28,13 +29,13 @@ def memory_workers(session: Session, setup: RunSetup) -> int:
     estimate, limit, memory_mb = _memory(session, setup)
     check_worker_memory(estimate, limit, "configurations")
     fitting = max(1, usable_mb(memory_mb) * 2**20 // estimate.total)
-    if setup.spec.schedule in SIDE_BY_SIDE and fitting < setup.at_once:
+    if setup.spec.strategy.is_side_by_side and fitting < setup.at_once:
         total = setup.at_once * estimate.total // 2**20
         raise InvalidArgument(
-            f"strategy: got {setup.spec.schedule!r}, for which {setup.at_once} workers may need {total} MB "
+            f"strategy: got {setup.spec.strategy.name!r}, for which {setup.at_once} workers may need {total} MB "
             f"at the same time (each {estimate}); allowed: {usable_mb(memory_mb)} MB, which all workers "
             "may use together",
-            hint=f"strategy := {HOPPER!r} has one replica of each configuration",
+            hint=f"strategy := {DEFAULT!r} has one replica of each configuration",
         )
     if setup.packed.is_spread:  # segments have processes of their own, whatever the workers are
         return setup.num_workers
@@ -42,8 +43,8 @@ def memory_workers(session: Session, setup: RunSetup) -> int:
 
 
 def within_memory(session: Session, setup: RunSetup) -> RunSetup:
-    """The same before it has begun, with no larger groups than the memory of the server is enough for."""
-    if setup.spec.schedule != AUTO or setup.at_once == 1:
+    """Setup of a new run with groups no larger than the memory of the server allows."""
+    if not setup.spec.strategy.chooses_groups or setup.at_once == 1:
         return setup
     estimate, limit, memory_mb = _memory(session, setup)
     fitting = usable_mb(memory_mb) * 2**20 // estimate.total

@@ -130,7 +130,7 @@ def promote_if_better(
 
 @dataclass(frozen=True)
 class Rival:
-    """One of the models that are compared."""
+    """A model in a comparison with others."""
 
     table: ModelTable
     key: int

@@ -12,8 +12,9 @@ from cerebro_db.configs.messages import (
     check_range,
     check_text,
 )
-from cerebro_db.core.spec import AUTO, EVERY_EPOCH, EVERY_HOP, GROUPS, HOPPER, ROTATION
-from cerebro_db.core.strategies import SYNCHRONOUS, ChosenStrategy, parse_strategy
+from cerebro_db.core.spec import EVERY_EPOCH, EVERY_HOP
+from cerebro_db.core.strategies import Strategy
+from cerebro_db.decide.strategies import DEFAULT, DEFAULT_OF_ONE, SCHEDULES, parse_strategy
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.one_model import OneModel
 from cerebro_db.postgres.control import MAX_WORKERS
@@ -22,7 +23,6 @@ from cerebro_db.postgres.relations import CallerPath
 MAX_ITERATIONS = 1_000_000
 MAX_SECONDS = 10 * 365 * 86_400.0
 DURABILITIES = (EVERY_HOP, EVERY_EPOCH)
-SCHEDULES = (HOPPER, ROTATION)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class FitRequest:
     num_workers: int | None = None
     durability: str | None = EVERY_HOP
     max_seconds: float | None = None
-    schedule: str | None = HOPPER
+    schedule: str | None = DEFAULT
     replace: bool | None = False
     search_path: CallerPath | None = None
     cores: int = 1
@@ -69,20 +69,21 @@ class FitRequest:
     deterministic: bool | None = None
 
     @functools.cached_property
-    def chosen(self) -> ChosenStrategy:
+    def chosen(self) -> Strategy:
         """The strategy that is asked for, with its parameters.
 
         Raises:
             InvalidArgument: there is no such strategy, or it has no such parameter.
         """
         check_choice("schedule", self.schedule, SCHEDULES)
-        if self.strategy is not None and self.schedule not in (HOPPER, self.strategy):
+        if self.strategy is not None and self.schedule not in (DEFAULT, self.strategy):
             raise InvalidArgument(
                 f"schedule: got {self.schedule!r} beside strategy := {self.strategy!r}; allowed: one of "
                 "them",
                 hint="leave schedule out: strategy has all of its values, and more",
             )
-        default = AUTO if self.one is not None and self.schedule == HOPPER else self.schedule
+        is_default = self.one is not None and self.schedule == DEFAULT
+        default = DEFAULT_OF_ONE if is_default else self.schedule
         name = default if self.strategy is None else self.strategy
         return parse_strategy(name, self.strategy_params)
 
@@ -98,19 +99,18 @@ class FitRequest:
         check_text("name", self.name, MAX_NAME)
         check_text("description", self.description, MAX_DESCRIPTION)
         check_choice("durability", self.durability, DURABILITIES)
-        check_workers(self.chosen.name, self.num_workers)
+        check_workers(self.chosen, self.num_workers)
         self._check_deterministic()
 
     def _check_deterministic(self) -> None:
         """Refuse to promise what asynchronous workers cannot keep."""
         chosen = self.chosen
         if self.deterministic and chosen.asynchrony.is_any:
-            instead = "groups=1" if chosen.name == GROUPS else f"mode={SYNCHRONOUS}"
             given = f", strategy_params := {chosen.text!r}" if chosen.text else ""
             raise InvalidArgument(
                 f"deterministic: got true beside strategy := {chosen.name!r}{given}, whose workers do not "
                 "wait for each other; allowed: false, or NULL",
-                hint=f"strategy_params := '{instead}' is deterministic; cerebro.cerebro_replay makes a run again in the "
+                hint=f"strategy_params := '{chosen.deterministic_params}' is deterministic; cerebro.cerebro_replay makes a run again in the "
                 "order that it has recorded",
             )
 
@@ -134,11 +134,11 @@ class Limits:
     search_path: CallerPath | None = None
 
 
-def check_workers(schedule: str | None, num_workers: int | None) -> None:
+def check_workers(strategy: Strategy, num_workers: int | None) -> None:
     """Refuse a number of workers where one session drives all segments."""
-    if schedule == ROTATION and num_workers is not None:
+    if strategy.drives_segments and num_workers is not None:
         raise InvalidArgument(
-            f"num_workers: got {num_workers}; allowed with schedule := {ROTATION!r}: NULL, as one "
+            f"num_workers: got {num_workers}; allowed with schedule := {strategy.name!r}: NULL, as one "
             "session drives all segments"
         )
 

@@ -1,4 +1,4 @@
-"""While a run goes on, no other call makes its output tables or replaces what it reads."""
+"""Locks on output tables and on packed tables, so that no other call makes or replaces them while a run goes on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROLE = "model_output_table"
 
 @contextmanager
 def reserved(session: Session, setup: RunSetup, notify: Callable[[str], None]) -> Iterator[None]:
-    """While this lasts no other run makes the same tables.
+    """Hold the lock of the output tables, so that no other run makes the same ones.
 
     Args:
         session: of the driver; it holds the lock, which ends with it.
@@ -49,7 +49,7 @@ def reserved(session: Session, setup: RunSetup, notify: Callable[[str], None]) -
 
 
 def _keep_inputs(session: Session, setup: RunSetup) -> None:
-    """No call replaces or drops a table that the run reads; the locks end with the session's use.
+    """Lock the packed tables of a run against calls that replace or drop them, until the session ends.
 
     Raises:
         ObjectInUse: a transaction is about to do so.

@@ -123,7 +123,7 @@ def _write_tables(
     stopped: Collection[int],
     earlier: _Earlier,
 ) -> None:
-    """Make the tables; ``ends`` tells where the configurations have ended that have a model."""
+    """Make the output tables; ``ends`` has where each configuration with a model has ended."""
     _write_models(catalog, dialect, setup, store, ends)
     for table, aside in earlier.kept:  # where a configuration failed, its earlier model stays
         catalog.execute(f"INSERT INTO {table.sql} SELECT * FROM {aside.sql}")
@@ -394,7 +394,7 @@ def _summary_row(setup: RunSetup, run_id: int) -> dict[str, tuple[str, Any]]:
         "independent_varname": ("text[]", [one.name for one in packed.inputs]),
         "model_arch_table": ("text", setup.architectures),
         "model_selection_table": ("text", setup.selection),
-        "object_table": ("text", None),
+        "object_table": ("text", setup.object_table),
         "num_iterations": ("integer", spec.epochs),
         "metrics_compute_frequency": ("integer", spec.frequency),
         "warm_start": ("boolean", setup.replaces),

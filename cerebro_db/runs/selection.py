@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
-from cerebro_db.core.decisions import Candidate
+from cerebro_db.configs.grids.parameters import ConfigurationText
+from cerebro_db.core.decisions import Change
 from cerebro_db.errors import InvalidArgument, WrongObjectType
+from cerebro_db.models.object_tables import object_table
 from cerebro_db.models.one_model import architectures_of
 from cerebro_db.postgres.relations import Relation, find, find_if_there
 from cerebro_db.postgres.sessions import Session
@@ -17,16 +19,41 @@ _HINT = "cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make 
 _SELECTION = ("mst_key", "model_id", "compile_params", "fit_params")
 
 
-def chosen_by(
-    session: Session, request: FitRequest
-) -> tuple[str | None, list[Candidate], Relation]:
-    """The name of the table of configurations, its rows, and the table of architectures."""
+class Chosen(NamedTuple):
+    """The configurations of a call.
+
+    Attributes:
+        table: name of the table that they are from; None for one model.
+        rows: the configurations, with the names of registered functions.
+        architectures: the table of their models.
+        object_table: name of the table that MADlib's names of functions are from; None where there is none.
+    """
+
+    table: str | None
+    rows: list[Change]
+    architectures: Relation
+    object_table: str | None
+
+
+def chosen_by(session: Session, request: FitRequest) -> Chosen:
+    """The configurations that a call names."""
     if request.one is not None:
-        row = Candidate(*request.one.row(), request.epochs)
-        return None, [row], architectures_of(session, request.one)
-    selection = find(session, request.model_selection_table, "model_selection_table")
-    rows = [Candidate(*row, request.epochs) for row in _selection_rows(session, selection)]
-    return str(selection.name), rows, _architecture_table(session, selection)
+        table, listed, named = None, [request.one.row()], request.one.object_table
+        architectures = architectures_of(session, request.one)
+    else:
+        selection = find(session, request.model_selection_table, "model_selection_table")
+        table, listed = str(selection.name), _selection_rows(session, selection)
+        architectures, named = _referred_to(session, selection)
+    objects = object_table(session, named)
+    if objects is not None:
+        named = objects.name
+        listed = [(key, model, objects.in_params(text), fit) for key, model, text, fit in listed]
+    rows = [_change(row, request.epochs) for row in listed]
+    return Chosen(table, rows, architectures, named)
+
+
+def _change(row: tuple[int, int, str, str], epochs: int) -> Change:
+    return Change(row[0], epochs, ConfigurationText(*row[1:]))
 
 
 def _selection_rows(session: Session, selection: Relation) -> list[tuple[int, int, str, str]]:
@@ -73,15 +100,23 @@ def _checked(selection: Relation, row: tuple[Any, ...]) -> tuple[int, int, str, 
     return mst_key, model_id, facts.text("compile_params"), facts.text("fit_params")
 
 
-def _architecture_table(session: Session, selection: Relation) -> Relation:
-    summary = selection.name.suffixed("_summary")
-    if find_if_there(session, summary.text, "model_selection_table") is None:
+def _referred_to(session: Session, selection: Relation) -> tuple[Relation, str | None]:
+    """The table of architectures, and the name of the object table, where that is still there."""
+    name = selection.name.suffixed("_summary")
+    summary = find_if_there(session, name.text, "model_selection_table")
+    if summary is None:
         raise WrongObjectType(
-            f"model_selection_table: {selection.name} has no summary table {summary}",
+            f"model_selection_table: {selection.name} has no summary table {name}",
             hint="cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make both",
         )
-    rows = session.run(f"SELECT model_arch_table FROM {summary.sql}")
+    objects = "object_table" if summary.has("object_table") else "NULL::text"
+    rows = session.run(f"SELECT model_arch_table, {objects} FROM {name.sql}")
     if len(rows) != 1:
-        raise WrongObjectType(f"{summary}: got {len(rows)} rows; allowed: one", hint=_HINT)
-    facts = Facts("model_selection_table", summary, {"model_arch_table": rows[0][0]}, _HINT)
-    return find(session, facts.text("model_arch_table"), "model_arch_table")
+        raise WrongObjectType(f"{name}: got {len(rows)} rows; allowed: one", hint=_HINT)
+    values = dict(zip(("model_arch_table", "object_table"), rows[0], strict=True))
+    facts = Facts("model_selection_table", name, values, _HINT)
+    architectures = find(session, facts.text("model_arch_table"), "model_arch_table")
+    # What is stored has the registered names, and needs the table no more.
+    named = None if rows[0][1] is None else facts.text("object_table")
+    is_there = named is not None and find_if_there(session, named, "object_table") is not None
+    return architectures, named if is_there else None

@@ -1,4 +1,4 @@
-"""The speed of the machine, as hops of earlier runs tell it."""
+"""Speed of the machine, measured by hops of earlier runs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.configs.grids.parameters import parse_fit_params
-from cerebro_db.core.spec import Speeds
-from cerebro_db.core.strategies import FASTEST, SLOWEST
+from cerebro_db.core.strategies import FASTEST, SLOWEST, Speeds
 from cerebro_db.decide.cost import step_seconds
 from cerebro_db.errors import CerebroError
 from cerebro_db.postgres.past_hops import PastConfiguration, past_configurations, trained_seconds

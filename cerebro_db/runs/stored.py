@@ -15,12 +15,9 @@ from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core import events
-from cerebro_db.core.decisions import Candidate
+from cerebro_db.core.decisions import ADD, CLONE, Change, Decision
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
-    AUTO,
-    AVERAGING,
-    SERVED,
     TRAINING,
     Architecture,
     Configuration,
@@ -28,17 +25,15 @@ from cerebro_db.core.spec import (
     RunSpec,
 )
 from cerebro_db.core.state import RunState
-from cerebro_db.core.strategies import parse_strategy
+from cerebro_db.core.statuses import DRIVEN, QUEUED
+from cerebro_db.core.strategies import Strategy
 from cerebro_db.core.tasks import Measures
 from cerebro_db.decide import callbacks
-from cerebro_db.decide.plan import plan
-from cerebro_db.decide.search.recorded import Change, Recorded
+from cerebro_db.decide.strategies import parse_strategy
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongRunStatus
 from cerebro_db.models.architectures import limits_of
 from cerebro_db.models.fit_checks import target_facts, with_counts
 from cerebro_db.postgres.catalog import (
-    GOING_ON,
-    QUEUED,
     ArchitectureRow,
     Catalog,
     ConfigurationRow,
@@ -47,19 +42,18 @@ from cerebro_db.postgres.catalog import (
 )
 from cerebro_db.postgres.control import transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_training import StateTables
+from cerebro_db.postgres.dialects.postgresql.training import StateTables
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, check_name, packed_of
 from cerebro_db.postgres.packed import fingerprint as packed_fingerprint
-from cerebro_db.postgres.records import ADD, CLONE, PROMOTE, STOP, DecisionRow, decisions_of
-from cerebro_db.postgres.rounds import copy_rounds
+from cerebro_db.postgres.records import copy_rounds, decisions_of
 from cerebro_db.postgres.session_settings import everywhere
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
 from cerebro_db.runs.catalog import RunCatalog, diverged, measured
 from cerebro_db.runs.request import check_workers
-from cerebro_db.runs.setup import RunSetup, most_in_groups, most_workers, partitions_of, workers_of
+from cerebro_db.runs.setup import RunSetup, partitions_of, workers_of
 from cerebro_db.runs.strategy_checks import check_enough, check_groups
 
 
@@ -94,9 +88,9 @@ def register(
                 "(SELECT o.model_id, o.model_weights FROM cerebro._architectures o "
                 f"WHERE o.run_id = {setup.weights_of:d})"
             )
-        status = GOING_ON[0] if queued is None else QUEUED
+        status = DRIVEN[0] if queued is None else QUEUED
         run_id = catalog.new_run(row, rows, _architecture_rows(setup), source, status)
-        if setup.weights_of and setup.spec.schedule in SERVED:
+        if setup.weights_of and setup.spec.strategy.has_weight_server:
             copy_rounds(catalog, setup.weights_of, run_id)
         if queued is not None:
             queued(session, run_id)
@@ -136,6 +130,7 @@ def _run_row(session: Session, setup: RunSetup) -> RunRow:
         model_output_table=str(setup.output),
         model_selection_table=setup.selection,
         model_arch_table=setup.architectures,
+        object_table=setup.object_table,
         num_iterations=spec.epochs,
         metrics_compute_frequency=spec.frequency,
         warm_start=setup.replaces,
@@ -156,11 +151,11 @@ def _run_row(session: Session, setup: RunSetup) -> RunRow:
         states=f"run_{secrets.token_hex(16)}",
         lock_key=secrets.randbits(62) << 1,
         cerebro_version=cerebro_db.__version__,
-        schedule=spec.schedule,
+        schedule=spec.strategy.name,
         replaces=setup.replace_output,
         search=None if setup.search is None else setup.search.to_text(),
-        strategy_params=setup.strategy_params,
-        rounds=spec.rounds,
+        strategy_params=spec.strategy.text,
+        rounds=spec.strategy.rounds,
         session=json.dumps(everywhere(session.caller)),
     )
 
@@ -189,7 +184,7 @@ def _started_from_previous(
 def _first_partitions(setup: RunSetup) -> dict[int, list[int]]:
     """The partitions of each configuration's first round, by mst_key: as the run will plan it."""
     state = RunState(setup.spec, setup.configurations)
-    state.apply(events.Planned(tuple(plan(state))))
+    state.apply(events.Planned(tuple(setup.spec.strategy.plan(state))))
     return {
         key: [hop.partition_key for hop in state.ready(track)]
         for key, track in state.tracks.items()
@@ -218,34 +213,28 @@ def load_setup(
     limits = limits_of(session)
     models = {m.model_id: _architecture(m, limits) for m in catalog.architectures(run.run_id)}
     added = {
-        one.mst_key: one for one in decisions_of(catalog, run.run_id) if one.action in (ADD, CLONE)
+        change.mst_key: (change.epochs, number)
+        for number, one in enumerate(decisions_of(catalog, run.run_id), 1)
+        if one.action in (ADD, CLONE)
+        for change in one.changes
     }
     stored = [one for one, _, _ in catalog.configurations(run.run_id)]
     sql = dialect.training
     search = None if row.search is None else SearchSpec.from_text(row.search)
     texts = [one.fit_params for one in stored]
     texts += [] if search is None else [search.space.fit_params_grid]
-    chosen = parse_strategy(row.schedule, row.strategy_params)
+    strategy = parse_strategy(row.schedule, row.strategy_params)
     setup = RunSetup(
         spec=RunSpec(
             epochs=row.num_iterations,
             seed=row.seed,
             frequency=row.metrics_compute_frequency,
             partitions=partitions_of(packed, validation),
-            schedule=row.schedule,
-            rounds=row.rounds,
-            resets=chosen.resets,
-            warm_up=chosen.warm_up,
-            bits=chosen.bits,
-            processors=chosen.processors or 1,
-            largest_group=chosen.group or 1,
-            neighbours=chosen.neighbours or 0,
-            speeds=chosen.speeds,
-            asynchrony=chosen.asynchrony,
+            strategy=strategy,
             durability=row.durability,
             use_gpus=row.use_gpus,
             measured=() if search is None else search.measured,
-            workers=workers_of(sql, row.schedule, row.num_workers),
+            workers=workers_of(sql, strategy, row.num_workers),
         ),
         packed=packed,
         validation=validation,
@@ -253,8 +242,11 @@ def load_setup(
         output_text=QualifiedName(row.output_schema, row.output_name).text,
         selection=row.model_selection_table,
         architectures=row.model_arch_table,
+        object_table=row.object_table,
         configurations=tuple(
-            _configuration(one, models[one.model_id], row, added.get(one.mst_key))
+            _configuration(
+                one, models[one.model_id], *added.get(one.mst_key, (row.num_iterations, 0))
+            )
             for one in _ticking(session, stored)
         ),
         targets=with_counts(session, packed, target_facts(packed), texts),
@@ -266,7 +258,6 @@ def load_setup(
         description=row.description,
         search=search,
         models=models,
-        strategy_params=row.strategy_params,
     )
     return setup if search is None else replace(setup, probes=probes_of(setup, search))
 
@@ -286,35 +277,8 @@ def probes_of(setup: RunSetup, search: SearchSpec) -> tuple[Configuration, ...]:
     """
     from cerebro_db.decide.search.space import Explorer  # which needs NumPy
 
-    texts = enumerate(Explorer(search.space).probes(), 1)
-    rows = [
-        Candidate(key, one.model_id, one.compile_params, one.fit_params, 1) for key, one in texts
-    ]
+    rows = [Change(key, 1, one) for key, one in enumerate(Explorer(search.space).probes(), 1)]
     return setup.maker.make(rows, setup.models, goal=search.goal)
-
-
-def recorded_of(setup: RunSetup, decisions: Sequence[DecisionRow]) -> tuple[Recorded, ...]:
-    """The decisions of a search as whoever goes on with it makes them again."""
-    known = {one.mst_key: one for one in setup.configurations}
-    found = []
-    for number, grouped in itertools.groupby(decisions, lambda row: row.number):
-        rows = list(grouped)
-        changes = tuple(_change(row, known) for row in rows if row.mst_key)
-        heard = tuple((key, epoch) for row in rows for key, epoch in json.loads(row.heard))
-        first = rows[0]
-        found.append(
-            Recorded(number, first.action, first.who, heard, changes, first.reason, first.details)
-        )
-    return tuple(found)
-
-
-def _change(row: DecisionRow, known: Mapping[int, Configuration]) -> Change:
-    one, texts = known[row.mst_key], None
-    if row.action in (ADD, CLONE):
-        texts = one.architecture.model_id, one.compile_text, one.fit_text
-    return Change(
-        row.mst_key, row.epochs, row.source, row.source_epoch, texts, row.details, row.reason
-    )
 
 
 def _check_has_states(run: StoredRun) -> None:
@@ -371,7 +335,7 @@ def _architecture(row: ArchitectureRow, limits: ArchitectureLimits) -> Architect
 
 
 def _configuration(
-    row: ConfigurationRow, architecture: Architecture, run: RunRow, added: DecisionRow | None
+    row: ConfigurationRow, architecture: Architecture, budget: int, cohort: int
 ) -> Configuration:
     """A configuration as it joined the run."""
     return Configuration(
@@ -386,30 +350,29 @@ def _configuration(
         jit=row.jit,
         steps_per_call=row.steps_per_call,
         goal=row.goal,
-        budget=added.epochs if added else run.num_iterations,
-        cohort=added.number if added else 0,
+        budget=budget,
+        cohort=cohort,
         is_warm=row.is_warm,
     )
 
 
 def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
-    """The same with another number of workers, which no result depends on."""
+    """The setup with another number of workers, on which no result depends."""
     if num_workers is None:
         return setup
-    check_workers(setup.spec.schedule, num_workers)
-    check_enough(setup.spec.schedule, num_workers, setup.packed)
-    check_groups(setup.spec.schedule, setup.at_once, num_workers)
+    strategy, packed = setup.spec.strategy, setup.packed
+    check_workers(strategy, num_workers)
+    check_enough(strategy, num_workers, packed)
+    check_groups(strategy, setup.at_once, num_workers)
     together = len(setup.configurations)
     if setup.search is not None:
         together = max(together, setup.search.concurrency)
-    most = most_workers(setup.packed, together, setup.spec.schedule)
-    if setup.spec.schedule == AUTO and setup.at_once > 1:
-        most = most_in_groups(setup.spec, setup.packed, together)
+    most = strategy.most_workers(len(packed.partitions), together, is_spread=packed.is_spread)
     return setup.with_workers(min(num_workers, most))
 
 
 def with_output(setup: RunSetup, output: QualifiedName | None) -> RunSetup:
-    """The same with other names for its output tables.
+    """The setup with other names of its output tables.
 
     Raises:
         InvalidArgument: the run replaces the tables from which it went on.
@@ -448,15 +411,13 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
         key for key in going if callbacks.watches(state.tracks[key].configuration.fit_params)
     ]
     # Parts of a round that is averaged have rows before there is a state of it.
-    is_recorded = spec.schedule == AVERAGING or catalog.has_recorded(
-        run_id, going, spec.hops_an_epoch
-    )
+    is_recorded = spec.strategy.averages or catalog.has_recorded(run_id, going, spec.hops_an_epoch)
     with transaction(session):
         if bad or partly or watched or not is_recorded:
             catalog.lock("configurations", "hops", "metrics")
         for event in bad:
             writer.ended(event.mst_key, event.status, event.error)
-        _go_back(catalog, store, run, going, is_recorded=is_recorded)
+        _go_back(catalog, store, run, spec.strategy, going, is_recorded=is_recorded)
         partly |= _ahead(rows, going, spec.hops_an_epoch)
         catalog.forget_metrics(run_id, sorted(partly))
         _measure(state, [row for row in rows if (row.mst_key, row.epoch) not in partly])
@@ -477,7 +438,7 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
 
 def _check_groups(spec: RunSpec, hops: Iterable[Hop]) -> None:
     """Refuse a plan by which more hops are made together than the run has chosen."""
-    most = max(spec.largest_group, spec.together)
+    most = max(spec.strategy.largest_group, spec.together)
     for size in sorted({hop.group for hop in hops}):
         if size > most or len(spec.partitions[TRAINING]) % size:
             raise InvalidData(
@@ -487,31 +448,18 @@ def _check_groups(spec: RunSpec, hops: Iterable[Hop]) -> None:
             )
 
 
-def state_of_decisions(setup: RunSetup, decisions: Sequence[DecisionRow]) -> RunState:
+def state_of_decisions(setup: RunSetup, decisions: Iterable[Decision]) -> RunState:
     """A run as its decisions have made it."""
     known = {one.mst_key: one for one in setup.configurations}
     state = RunState(setup.spec, [one for one in known.values() if not one.cohort])
-    for _, rows in itertools.groupby(decisions, lambda row: row.number):
-        found = list(rows)
-        first = found[0]
-        if first.action == ADD:
-            state.apply(events.Added(tuple(known[row.mst_key] for row in found)))
-        elif first.action == CLONE:
-            assert first.source is not None
-            assert first.source_epoch is not None
-            one = known[first.mst_key]
-            state.apply(events.Cloned(one, first.source, first.source_epoch))
-        elif first.action == STOP:
-            state.apply(events.Stopped(first.mst_key, first.epochs, first.reason))
-        elif first.action == PROMOTE:
-            state.apply(events.Promoted(first.mst_key, first.epochs))
-        else:
-            state.apply(events.Noted())
+    for one in decisions:
+        joined = one.changes if one.action in (ADD, CLONE) else ()
+        state.apply(events.Decided(one, tuple(known[change.mst_key] for change in joined)))
     return state
 
 
 def _diverged(state: RunState, rows: Iterable[Measures]) -> list[events.Failed]:
-    """Configurations with results that are no number, which nobody has written down yet."""
+    """Failures of configurations whose results are no number, and which are not recorded yet."""
     found = []
     for row in rows:
         if not math.isfinite(row.loss) and not state.tracks[row.mst_key].ended:
@@ -522,7 +470,7 @@ def _diverged(state: RunState, rows: Iterable[Measures]) -> list[events.Failed]:
 
 
 def _done(state: RunState, store: StateStore) -> dict[int, int]:
-    """Hops that each configuration has done: as many as its newest state tells."""
+    """Number of hops of each configuration: as many as its newest state tells."""
     done = dict.fromkeys(state.tracks, 0)
     for mst_key, version in store.kept():
         done[mst_key] = max(done[mst_key], version)
@@ -545,7 +493,7 @@ def _partly_measured(state: RunState, rows: Iterable[Measures]) -> set[tuple[int
 def _ahead(
     rows: Iterable[Measures], going: Mapping[int, int], hops_an_epoch: int
 ) -> set[tuple[int, int]]:
-    """Results of epochs that are made again, as their states are lost: mst_key and epoch."""
+    """Results of epochs whose states are lost, as mst_key and epoch."""
     return {
         (row.mst_key, row.epoch)
         for row in rows
@@ -564,7 +512,13 @@ def _measure(state: RunState, rows: Iterable[Measures]) -> None:
 
 
 def _go_back(
-    catalog: Catalog, store: StateStore, run: StoredRun, going: dict[int, int], *, is_recorded: bool
+    catalog: Catalog,
+    store: StateStore,
+    run: StoredRun,
+    strategy: Strategy,
+    going: dict[int, int],
+    *,
+    is_recorded: bool,
 ) -> None:
     """Forget hops whose states are lost, and those that came after a hop of which nothing is known.
 
@@ -572,7 +526,7 @@ def _go_back(
     with the driver's session the records of hops may go; states of later hops are on other segments.
     """
     run_id, states = run.run_id, states_of(run.row)
-    if run.row.schedule == AVERAGING:
+    if strategy.averages:
         _forget_lost_parts(catalog, store, run_id, going, states.hops_an_epoch)
     if is_recorded:
         return

@@ -7,28 +7,20 @@ from collections import Counter
 from collections.abc import Sequence
 
 from cerebro_db.configs.settings import PEER_NETWORK_HINT
-from cerebro_db.core.spec import (
-    ALLREDUCE,
-    AUTO,
-    AVERAGING,
-    HOPPER,
-    SERVED,
-    SIDE_BY_SIDE,
-    Configuration,
-    RunSpec,
-)
-from cerebro_db.core.strategies import ChosenStrategy
+from cerebro_db.core.spec import Configuration, RunSpec
+from cerebro_db.core.strategies import Strategy
+from cerebro_db.decide.strategies import DEFAULT, DEFAULT_OF_ONE, STRATEGIES, listed
+from cerebro_db.decide.strategies.allreduce import AllReduce
 from cerebro_db.errors import InvalidArgument, NotSupported, TooManyConnections
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_hosts import PostgreSQLHosts
+from cerebro_db.postgres.dialects.postgresql.hosts import PostgreSQLHosts
 from cerebro_db.postgres.gpus import hosts_of
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.runs.request import FitRequest
-from cerebro_db.runs.served import scales_loss
 
 
-def check_way(strategy: str, packed: PackedTable, neighbours: int, network: str) -> None:
+def check_way(strategy: Strategy, packed: PackedTable, neighbours: int, network: str) -> None:
     """Refuse trainers that have no way to each other.
 
     Args:
@@ -40,13 +32,13 @@ def check_way(strategy: str, packed: PackedTable, neighbours: int, network: str)
     Raises:
         NotSupported: they are on several hosts, and are allowed no network, or could not use one.
     """
-    if strategy not in SIDE_BY_SIDE or neighbours == len(packed.partitions):
+    if not strategy.is_side_by_side or neighbours == len(packed.partitions):
         return
-    if strategy in SERVED:
-        raise not_on_one_host(strategy, packed, neighbours, _OVER_A_NETWORK)
+    if strategy.has_weight_server:
+        raise not_on_one_host(strategy.name, packed, neighbours, _OVER_A_NETWORK)
     if not network:
-        hint = f"{PEER_NETWORK_HINT}; strategy := {HOPPER!r} moves nothing but states"
-        raise no_way(f"strategy: got {strategy!r}", packed, neighbours, hint)
+        hint = f"{PEER_NETWORK_HINT}; strategy := {DEFAULT!r} moves nothing but states"
+        raise no_way(f"strategy: got {strategy.name!r}", packed, neighbours, hint)
 
 
 def no_way(got: str, packed: PackedTable, neighbours: int, hint: str) -> NotSupported:
@@ -56,7 +48,7 @@ def no_way(got: str, packed: PackedTable, neighbours: int, hint: str) -> NotSupp
 
 
 _OVER_A_NETWORK = (
-    f"strategy := {ALLREDUCE!r}, which has the weights of a synchronous parameter server, exchanges gradients "
+    f"strategy := {AllReduce.name!r}, which has the weights of a synchronous parameter server, exchanges gradients "
     "between hosts"
 )
 
@@ -82,46 +74,46 @@ def hosts_of_peers(
     Raises:
         NotSupported: they do, and are allowed no network, or could not use one.
     """
-    if spec.schedule not in SIDE_BY_SIDE and spec.largest_group == 1:
+    if not spec.strategy.is_side_by_side and spec.strategy.largest_group == 1:
         return {}
     found = hosts_of(session, hosts, packed.relation.name)
     counts = Counter(found.values())
     if len(counts) < 2:
         return {}
     most = max(counts.values())
-    if spec.schedule in SERVED:
+    if spec.strategy.has_weight_server:
         hint = "resume the run when these segments are on one host again"
-        raise not_on_one_host(spec.schedule, packed, most, hint)
+        raise not_on_one_host(spec.strategy.name, packed, most, hint)
     if not network:
         # A run that has begun keeps its strategy.
-        got = f"strategy: got {spec.schedule!r}"
+        got = f"strategy: got {spec.strategy.name!r}"
         raise no_way(got, packed, most, PEER_NETWORK_HINT)
     return found
 
 
-def check_groups(strategy: str, at_once: int, num_workers: int) -> None:
+def check_groups(strategy: Strategy, at_once: int, num_workers: int) -> None:
     """Refuse fewer workers than the groups that a run has chosen."""
-    if strategy == AUTO and num_workers < at_once:
+    if strategy.chooses_groups and num_workers < at_once:
         raise InvalidArgument(
             f"num_workers: got {num_workers}; allowed: from {at_once}, as the run has begun with "
-            f"strategy := {AUTO!r}, and so many train a configuration together",
+            f"strategy := {strategy.name!r}, and so many train a configuration together",
             hint="leave it out",
         )
 
 
-def check_enough(strategy: str, num_workers: int | None, packed: PackedTable) -> None:
+def check_enough(strategy: Strategy, num_workers: int | None, packed: PackedTable) -> None:
     """Refuse fewer workers than must work together."""
     least = len(packed.partitions)
-    if strategy in SIDE_BY_SIDE and num_workers is not None and num_workers < least:
+    if strategy.is_side_by_side and num_workers is not None and num_workers < least:
         raise InvalidArgument(
-            f"num_workers: got {num_workers}; allowed with strategy := {strategy!r}: from {least}, as "
+            f"num_workers: got {num_workers}; allowed with strategy := {strategy.name!r}: from {least}, as "
             f"each of the {least} partitions of {packed.relation.name} has a worker at the same time",
             hint=f"leave it out, or pack the source with num_partitions := {num_workers}",
         )
 
 
 def check_rounds(
-    chosen: ChosenStrategy, configurations: Sequence[Configuration], packed: PackedTable
+    chosen: Strategy, configurations: Sequence[Configuration], packed: PackedTable
 ) -> None:
     """Refuse more rounds of an epoch than any configuration has batches for: the others would be empty."""
     largest = max(one.rows for one in packed.partitions)
@@ -133,20 +125,6 @@ def check_rounds(
             f"largest partition of {packed.relation.name} has {largest} rows, so {most} batches of {least}",
             hint=f"rounds={most} ends a round after each batch",
         )
-
-
-def check_averages(chosen: ChosenStrategy, configurations: Sequence[Configuration]) -> None:
-    """Refuse optimizers that hold what has no mean: the scale of a loss is a power of 2."""
-    if chosen.name != AVERAGING or chosen.resets:
-        return
-    for one in configurations:
-        if scales_loss(one):
-            raise InvalidArgument(
-                f"configuration {one.mst_key}: got an optimizer that scales its loss, as the model "
-                f"computes in float16; allowed with strategy := {AVERAGING!r}: optimizers whose numbers "
-                "can be averaged",
-                hint="strategy_params := 'optimizer=reset' has it begin each round anew",
-            )
 
 
 def check_together(strategy: str, at_once: int, workers: int) -> None:
@@ -162,12 +140,13 @@ def check_together(strategy: str, at_once: int, workers: int) -> None:
 
 def check_strategy(dialect: PostgreSQL, request: FitRequest) -> None:
     """Refuse a strategy that the server cannot do."""
-    name = request.chosen.name
-    if name in dialect.strategies:
+    chosen = request.chosen
+    if not chosen.drives_segments or dialect.rotation is not None:
         return
     what = "schedule" if request.strategy is None else "strategy"
+    allowed = listed(one.name for one in STRATEGIES.values() if not one.drives_segments)
     raise NotSupported(
-        f"{what}: got {name!r}; allowed on this server: {', '.join(map(repr, dialect.strategies))}, "
+        f"{what}: got {chosen.name!r}; allowed on this server: {allowed}, "
         "as no statement can train on segments side by side",
-        hint=f"leave it out: {AUTO if request.one is not None else HOPPER!r} is the default",
+        hint=f"leave it out: {DEFAULT_OF_ONE if request.one is not None else DEFAULT!r} is the default",
     )

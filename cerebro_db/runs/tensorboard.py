@@ -61,7 +61,7 @@ class EventFiles:
         return not self._waiting
 
     def measured(self, mst_keys: Collection[int]) -> None:
-        """These have results of one more epoch."""
+        """Note that configurations have results of one more epoch."""
         self._waiting.update(key for key in mst_keys if self._folder(key) is not None)
 
     def next(self) -> str | None:

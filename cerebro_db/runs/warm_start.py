@@ -71,7 +71,7 @@ def _check_history(session: Session, setup: RunSetup) -> None:
 
 
 def _has_states(session: Session, setup: RunSetup) -> bool:
-    """Tell whether there is any state to go on from; each model that is there must have one."""
+    """True where models have states to begin with; each model must have one."""
     output, states = setup.output, setup.output.suffixed(STATES_SUFFIX)
     models = f"SELECT m.mst_key FROM {output.sql} m"
     info = find_if_there(session, str(output.suffixed("_info")), ROLE)
@@ -129,7 +129,7 @@ def _check_features(setup: RunSetup, earlier: ModelTable) -> None:
 
 
 def _meaning(encoding: Recorded | None) -> object:
-    """What each feature is."""
+    """The meaning of each feature, as its encoding says."""
     if not isinstance(encoding, Encoding):
         return encoding
     return [(one.name, one.method, one.has_missing, one.categories) for one in encoding.columns]
@@ -153,7 +153,7 @@ def _changed(session: Session, setup: RunSetup, earlier: ModelTable) -> list[Con
 
 
 def _fingerprint(text: str | None) -> str | None:
-    """Of an architecture in a table that anyone may have changed."""
+    """Fingerprint of an architecture in a table that anyone may have changed."""
     try:
         return fingerprint(json.loads(text or ""))
     except ValueError:
@@ -182,7 +182,7 @@ def _check_weights(
 
 
 def _task(configuration: Configuration, setup: RunSetup, earlier: ModelTable) -> str:
-    """A configuration as a worker is told that predicts with it."""
+    """Task for a worker that checks whether a configuration takes over the weights."""
     shapes = tuple(tuple(one.shape) for one in setup.packed.inputs)
     model = TrainedModel(
         configuration.mst_key,

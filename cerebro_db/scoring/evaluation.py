@@ -39,7 +39,7 @@ from cerebro_db.postgres.control import (
     slots,
     transaction,
 )
-from cerebro_db.postgres.dialects.postgresql_training import ScanOrder
+from cerebro_db.postgres.dialects.postgresql.training import ScanOrder
 from cerebro_db.postgres.gpus import check_gpus, gpu_places
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced

@@ -20,9 +20,9 @@ from cerebro_db.models.registered import named_models
 from cerebro_db.packing.drift import Observed
 from cerebro_db.postgres.control import MAX_WORKERS, JobHost, control_session, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_prediction import StoredModel
-from cerebro_db.postgres.dialects.prediction_answers import Answer as Answers
-from cerebro_db.postgres.dialects.prediction_answers import Classes, Several, Values
+from cerebro_db.postgres.dialects.postgresql.prediction import StoredModel
+from cerebro_db.postgres.dialects.postgresql.prediction_answers import Answer as Answers
+from cerebro_db.postgres.dialects.postgresql.prediction_answers import Classes, Several, Values
 from cerebro_db.postgres.drift import Drift, record
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_outputs

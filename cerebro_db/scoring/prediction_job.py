@@ -30,9 +30,9 @@ from cerebro_db.postgres.control import (
     transaction,
 )
 from cerebro_db.postgres.dialects.choice import SpreadPrediction
-from cerebro_db.postgres.dialects.greenplum_prediction import Brought
-from cerebro_db.postgres.dialects.postgresql_prediction import UNFINISHED, Piece, Statement
-from cerebro_db.postgres.dialects.prediction_answers import Answer, Several
+from cerebro_db.postgres.dialects.greenplum6.prediction import Brought
+from cerebro_db.postgres.dialects.postgresql.prediction import UNFINISHED, Piece, Statement
+from cerebro_db.postgres.dialects.postgresql.prediction_answers import Answer, Several
 from cerebro_db.postgres.leftovers import draft_key, drop_leftovers
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, publish, replaced

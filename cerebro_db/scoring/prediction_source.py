@@ -16,8 +16,8 @@ from cerebro_db.packing.source import Feature, recorded_feature, within_limits
 from cerebro_db.postgres.columns import split_names
 from cerebro_db.postgres.completeness import scanned_elsewhere
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.packing_extras import FAULTS_SHOWN
-from cerebro_db.postgres.dialects.postgresql_prediction import PackedSource, RowSource
+from cerebro_db.postgres.dialects.postgresql.packing_extras import FAULTS_SHOWN
+from cerebro_db.postgres.dialects.postgresql.prediction import PackedSource, RowSource
 from cerebro_db.postgres.drift import Read
 from cerebro_db.postgres.names import quote
 from cerebro_db.postgres.packed import PackedTable, is_packed, load_packed

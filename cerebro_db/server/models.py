@@ -12,7 +12,7 @@ from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.functions.expressions import parse_expression
 from cerebro_db.configs.names import check_name, check_path, is_taken
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.models import loading, selection
+from cerebro_db.models import loading, object_tables, selection
 from cerebro_db.models.loading import FileRequest, LoadRequest
 from cerebro_db.models.selection import GridRequest, ListRequest
 from cerebro_db.server.caller import caller_session
@@ -184,6 +184,46 @@ def read_file(plpy: Any, gd: dict[str, Any], file: bytes | None) -> tuple[str, b
         return keras_file.read(file or b"", limits, memory, tick)
 
     return compute(plpy, work)
+
+
+@entry_of("cerebro_load_custom_function", CHANGES)
+def load_custom_function(
+    plpy: Any,
+    gd: dict[str, Any],
+    object_table: str | None,
+    pickled: bytes | None,
+    name: str | None,
+    description: str | None,
+) -> None:
+    """Add a registered function to an object table."""
+    with caller_session(plpy, writes=True) as session:
+        notices = object_tables.load_function(session, object_table, pickled, name, description)
+    for text in notices:
+        plpy.notice(text)
+
+
+@entry_of("cerebro_load_top_k_accuracy_function", CHANGES)
+def load_top_k_accuracy_function(
+    plpy: Any, gd: dict[str, Any], object_table: str | None, k: int | None
+) -> None:
+    """Add the accuracy among the k best to an object table."""
+    with caller_session(plpy, writes=True) as session:
+        done = object_tables.load_top_k(session, object_table, k)
+    plpy.notice(done)
+
+
+@entry_of("cerebro_delete_custom_function", CHANGES)
+def delete_custom_function(
+    plpy: Any,
+    gd: dict[str, Any],
+    object_table: str | None,
+    number: int | None,
+    name: str | None,
+) -> None:
+    """Delete a function from an object table, by its id or its name."""
+    with caller_session(plpy, writes=True) as session:
+        done = object_tables.delete_function(session, object_table, number, name)
+    plpy.notice(done)
 
 
 _KNOWN = "SELECT name FROM cerebro.registered_functions ORDER BY 1"

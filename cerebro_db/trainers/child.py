@@ -26,7 +26,7 @@ from cerebro_db.server.memory import idle_seconds, know_functions, know_network,
 from cerebro_db.trainers.lent import CallerGone, Link, Plpy, ServerError
 from cerebro_db.training.environment import lasting
 
-_MOST_TEXT = 1000
+_MOST_TEXT, _MOST_MESSAGE = 1000, 4000
 
 
 def described(error: Exception) -> dict[str, Any]:
@@ -60,17 +60,20 @@ def _unexpected(error: Exception) -> tuple[Unexpected, str]:
 
 
 def _tellable(text: str) -> str:
-    """A text as the server can take it: no half characters, no NUL."""
-    told = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
-    for place in _places():
-        told = told.replace(f"{place}/", "")
-    return told
+    """A text as the server can take it: no half characters, no NUL, no value of megabytes that somebody gave."""
+    if len(text) > _MOST_MESSAGE:
+        left_out = f" ... ({len(text) - _MOST_MESSAGE} characters) ... "
+        text = text[: _MOST_MESSAGE // 2] + left_out + text[-_MOST_MESSAGE // 2 :]
+    text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    for folder in _folders():
+        text = text.replace(f"{folder}/", "")
+    return text
 
 
-def _places() -> list[str]:
+def _folders() -> list[str]:
     """Folders of Python and its packages on the server: nothing for users to know."""
-    places = {*map(str, sys.path), sys.prefix, sys.base_prefix, os.getcwd()}  # paths may be objects
-    return sorted((one for one in places if len(one) > 1), key=len, reverse=True)
+    found = {*map(str, sys.path), sys.prefix, sys.base_prefix, os.getcwd()}  # paths may be objects
+    return sorted((one for one in found if len(one) > 1), key=len, reverse=True)
 
 
 _PACKAGE = "cerebro_db.server"

@@ -58,7 +58,7 @@ class Comparison:
     sides: tuple[Side, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The comparison as plain values."""
         return {
             "runs": [one.run_id for one in self.runs],
             "differences": [vars(one) for one in self.differences],
@@ -99,7 +99,7 @@ _DIGITS = 12
 
 
 def differences(runs: Sequence[RunFacts], prints: Sequence[Mapping[str, Any]]) -> list[Difference]:
-    """All that is not the same in all runs, results aside.
+    """Differences between runs, other than their results.
 
     Args:
         runs: two or more.

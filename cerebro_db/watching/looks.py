@@ -37,7 +37,7 @@ def wait(pause: float, seconds: float, is_over: Callable[[], bool]) -> None:
 
 
 def until_stopped(stop: threading.Event, look: Callable[[], None], seconds: float) -> None:
-    """Look again and again beside a call, and once more when that has ended.
+    """Look at a run at intervals until a call has ended, and once more then.
 
     Args:
         stop: is set at the end of the call.

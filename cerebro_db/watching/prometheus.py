@@ -21,7 +21,7 @@ _OF_JOBS = (
 
 
 class RunsCollector:
-    """Reads the catalog when it is asked; what the role may not see is not counted.
+    """Collector that reads the catalog at each scrape; runs that the role may not see are not counted.
 
     Args:
         source: whose role counts.
@@ -37,7 +37,7 @@ class RunsCollector:
         ]  # fmt: skip
 
     def describe(self) -> Sequence[Metric]:
-        """Nothing is read before somebody asks."""
+        """No metrics ahead of the first scrape: the catalog is not read for them."""
         return []
 
     def _runs(self) -> Metric:
@@ -100,7 +100,7 @@ class RunsCollector:
         return [idle, memory, count]
 
     def _queue(self) -> list[Metric]:
-        """Of versions that have a queue."""
+        """Jobs by status, where the installed version has a queue."""
         if self._source.run("SELECT to_regclass('cerebro.jobs')::text")[0][0] is None:
             return []
         found = GaugeMetricFamily("cerebro_jobs", "Jobs by status", labels=["status"])
@@ -141,7 +141,7 @@ class Opened(Source, Protocol):
 
 
 class Scraped:
-    """The same for whoever asks again and again: through one session, as a new one would begin with empty caches.
+    """Collector that keeps one session for all scrapes, as a new one would begin with empty caches.
 
     Args:
         connect: makes a session.
@@ -180,7 +180,7 @@ class Scraped:
                 source.close()
 
     def describe(self) -> Sequence[Metric]:
-        """Nothing is read before somebody asks."""
+        """No metrics ahead of the first scrape: the catalog is not read for them."""
         return []
 
 

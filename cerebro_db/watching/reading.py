@@ -157,7 +157,7 @@ class Pace:
 
     @property
     def share(self) -> float:
-        """Of the hops, done: from 0 to 1."""
+        """Share of the planned hops that are done, from 0 to 1."""
         return min(1.0, self.done / self.planned) if self.planned else 0.0
 
     @property
@@ -169,7 +169,7 @@ class Pace:
 
     @property
     def rows_per_second(self) -> float | None:
-        """Of all configurations together."""
+        """Rows trained a second by all configurations together; None before the first hop."""
         return self.rows / self.seconds if self.seconds > 0 else None
 
 
@@ -265,7 +265,7 @@ SELECT l.mst_key, l.rank, l.model_id, l.compile_params, l.fit_params, l.status, 
 
 
 def measures(source: Source, run_id: int) -> list[Measured]:
-    """All that was measured of a run, by configuration, data set and epoch."""
+    """The losses and metrics of a run, by configuration, data set and epoch."""
     return [
         Measured(key, epoch, dataset, loss, _texts(names), _numbers(values), elapsed)
         for key, epoch, dataset, loss, names, values, elapsed in source.run(_MEASURES, (run_id,))
@@ -426,6 +426,6 @@ def badness(goal: str, one: Standing) -> float:
 
 
 def score(goal: str, one: Standing) -> float:
-    """The same as it was measured."""
+    """The value that a configuration is ranked by, as it was measured; NaN where there is none."""
     value = badness(goal, one)
     return -value if goal == "max" else value

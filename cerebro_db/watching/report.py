@@ -83,7 +83,7 @@ class RunReport:
 
 
 def read(source: Source, run_id: int | None, with_curves: bool = True) -> RunReport:
-    """All that a report tells of a run.
+    """Read the contents of the report of a run.
 
     Args:
         source: whose role may see the run.
@@ -114,7 +114,7 @@ def read(source: Source, run_id: int | None, with_curves: bool = True) -> RunRep
 
 
 def _told_importances(source: Source, run_id: int) -> list[Importance]:
-    """What ``cerebro_importance`` tells of a search; none where it has too few results."""
+    """Importances of hyperparameters by ``cerebro_importance``; none where a search has too few results."""
     try:
         rows = source.run("SELECT * FROM cerebro.cerebro_importance(%s)", (run_id,))
     except CerebroError:
@@ -207,7 +207,7 @@ def _library() -> bytes:
 
 # -- what is drawn ---------------------------------------------------------------
 def drawn(run: RunReport) -> dict[str, Any]:
-    """All that is drawn of a run, as plain values; configurations are in the order of the leaderboard."""
+    """Contents of the drawings of a run as plain values, with configurations in the order of the leaderboard."""
     keys = [one.mst_key for one in run.board]
     names = run.names
     return {
@@ -353,7 +353,7 @@ def _of_time(times: tuple[float, float, float]) -> tuple[float, float]:
 def _shares(
     place: np.ndarray, began: np.ndarray, ended: np.ndarray, workers: int, seconds: float
 ) -> np.ndarray:
-    """Of each worker and while, the share that hops took: ``float[workers, BINS]``."""
+    """Share of each interval that hops took, by worker: ``float[workers, BINS]``."""
     edges = np.linspace(0.0, seconds, BINS + 1)
     shares = np.zeros((workers, BINS))
     for worker in range(workers):

@@ -47,7 +47,7 @@ SELECT c.model_id, c.compile_params, c.fit_params FROM cerebro._configurations c
 
 
 def _search(run: RunFacts, spec: SearchSpec, output: str) -> str:
-    """The decisions of a search again, to the same bits; and the search itself, from its beginning."""
+    """Two calls: one replays the decisions of a search to the same bits, one searches from the beginning."""
     again = call("cerebro_replay", {"run_id": run.run_id, "model_output_table": output})
     if spec.replays:
         return again

@@ -129,7 +129,7 @@ SELECT l.worker, l.pid, s.hops, l.mst_key, l.epoch, l.partition_key, s.busy, s.w
 
 
 def as_json(view: View) -> dict[str, Any]:
-    """As plain values."""
+    """The view as plain values."""
     return {
         "run": vars(view.facts),
         "pace": {**vars(view.pace), "seconds_left": view.pace.seconds_left},

@@ -54,7 +54,7 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_fit(
     deterministic             boolean DEFAULT NULL)
 RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_fit') }};
 COMMENT ON FUNCTION cerebro.cerebro_fit(text, text, text, integer, text, text, integer, boolean, text, integer, boolean, text, text, text, boolean, bigint, text, double precision, boolean, boolean, integer, text, text, boolean) IS
-'Trains one model of an architecture table on a packed table, as cerebro_fit_multiple trains many; returns the run_id and leaves the same tables, where the model has mst_key 1. object_table must be NULL. strategy: auto where none is given, so that several workers share the batches of a large model. wait := false: returns the run_id at once, and the run goes on without the session, as a job with that priority (see cerebro.jobs).';
+'Trains one model of an architecture table on a packed table, as cerebro_fit_multiple trains many; returns the run_id and leaves the same tables, where the model has mst_key 1. strategy: auto where none is given, so that several workers share the batches of a large model. wait := false: returns the run_id at once, and the run goes on without the session, as a job with that priority (see cerebro.jobs).';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_resume(
     run_id      bigint,

@@ -108,6 +108,19 @@ COMMENT ON FUNCTION cerebro.cerebro_predict(
     text, boolean, integer) IS
 'The same with a number for pred_type: so many of the best classes, or those of a higher probability.';
 
+CREATE OR REPLACE FUNCTION cerebro._predict_row(
+    model_table text,
+    features double precision[],
+    mst_key integer,
+    OUT class_value text,
+    OUT prob double precision,
+    OUT estimated double precision[]
+) LANGUAGE plpython3u STABLE AS {{ udf('cerebro_predict_row') }};
+COMMENT ON FUNCTION cerebro._predict_row(text, double precision[], integer) IS
+'Internal: cerebro_predict_row, once the number of its features is known to be one that a model may have.';
+
+-- PL/Python makes a list of an array, of five times its size, before any code of its function runs: so this looks first. It
+-- has the search path of its caller, in which the model is named.
 CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_row(
     model_table text,
     features double precision[],
@@ -115,7 +128,17 @@ CREATE OR REPLACE FUNCTION cerebro.cerebro_predict_row(
     OUT class_value text,
     OUT prob double precision,
     OUT estimated double precision[]
-) LANGUAGE plpython3u STABLE AS {{ udf('cerebro_predict_row') }};
+) LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF pg_catalog.cardinality($2) OPERATOR(pg_catalog.>) 16777216 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = pg_catalog.format('features: got %s numbers; allowed: up to 16777216', pg_catalog.cardinality($2)),
+            HINT = 'give the array of one row of the model';
+    END IF;
+    SELECT p.class_value, p.prob, p.estimated INTO class_value, prob, estimated
+      FROM cerebro._predict_row($1, $2, $3) p;
+END
+$$;
 COMMENT ON FUNCTION cerebro.cerebro_predict_row(text, double precision[], integer) IS
 'Prediction of a model of cerebro_fit_multiple for one row, for use in queries and triggers. Runs in the caller''s transaction; a trainer beside the session keeps the model. Returns the most probable class with its probability, and the probabilities of all classes in their order; for float targets the values. NULL features give NULL. mst_key may be left out where the table has one model. A registered model, such as model:digits@champion, is looked up at every call.';
 

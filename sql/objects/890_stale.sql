@@ -9,7 +9,7 @@ BEGIN
                CASE WHEN a.aggfnoid IS NULL THEN 'FUNCTION' ELSE 'AGGREGATE' END AS kind
           FROM pg_catalog.pg_proc p
           LEFT JOIN pg_catalog.pg_aggregate a ON a.aggfnoid = p.oid
-         WHERE p.pronamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = 'cerebro')
+         WHERE p.pronamespace IN (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname IN ('cerebro'{{ ", 'madlib'" if madlib }}))
            AND p.xmin::text <> (txid_current() % 4294967296)::text
          ORDER BY a.aggfnoid IS NULL, p.oid DESC
     LOOP

@@ -4,7 +4,7 @@ DECLARE
     function regprocedure;
 BEGIN
     FOR function IN
-        SELECT oid FROM pg_catalog.pg_proc WHERE pronamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = 'cerebro')
+        SELECT oid FROM pg_catalog.pg_proc WHERE pronamespace IN (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname IN ('cerebro'{{ ", 'madlib'" if madlib }}))
     LOOP
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', function);
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO cerebro_user', function);
@@ -30,7 +30,7 @@ BEGIN
     FOR other IN
         SELECT o.what, coalesce(quote_ident(r.rolname), 'PUBLIC') AS role
           FROM (SELECT format('SCHEMA %I', nspname) AS what, nspowner AS owner, nspacl AS acl
-                  FROM pg_catalog.pg_namespace WHERE nspname IN ('cerebro', 'cerebro_states')
+                  FROM pg_catalog.pg_namespace WHERE nspname IN ('cerebro', 'cerebro_states'{{ ", 'madlib'" if madlib }})
                  UNION ALL
                 SELECT format('%s %s', CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::regclass),
                        c.relowner, c.relacl
@@ -46,7 +46,7 @@ BEGIN
                  UNION ALL
                 SELECT format('FUNCTION %s', p.oid::regprocedure), p.proowner, p.proacl
                   FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-                 WHERE n.nspname = 'cerebro') o
+                 WHERE n.nspname IN ('cerebro'{{ ", 'madlib'" if madlib }})) o
          CROSS JOIN LATERAL (SELECT DISTINCT a.grantee FROM aclexplode(o.acl) a) a
           LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
          WHERE a.grantee <> o.owner

@@ -6,21 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from run_states import configuration, run_state
+from run_states import configuration, joined, run_state
 
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.core import events
 from cerebro_db.core.events import Verdict
 from cerebro_db.core.rounds import shares_of
-from cerebro_db.core.spec import AUTO, Architecture, Configuration, Hop, Speeds
+from cerebro_db.core.spec import Architecture, Configuration, Hop
 from cerebro_db.core.state import RunState
-from cerebro_db.core.strategies import parse_strategy
-from cerebro_db.core.tasks import Join, Task, Train
+from cerebro_db.core.strategies import Speeds
+from cerebro_db.core.tasks import Participate, Task, Train
 from cerebro_db.decide import grouping
 from cerebro_db.decide import plan as plans
 from cerebro_db.decide.cost import hop_seconds, joined_step_seconds, step_seconds
 from cerebro_db.decide.grouping import Rule
-from cerebro_db.decide.strategies import STRATEGIES
+from cerebro_db.decide.strategies.auto import Auto
 
 # Those of the benchmarks: a net of convolutions for images of 28 x 28, and 64-128-128-10.
 IMAGES = ArchitectureFacts(225_034, 2_600_000, True, False, 8, ((28, 28, 1),), ((10,),))
@@ -149,16 +149,17 @@ def begun(count: int, fit: str = "batch_size=256", **more: Any) -> RunState:
 
 def added(count: int, fit: str = "batch_size=256", **more: Any) -> RunState:
     """A run of some configurations before anything is planned."""
-    state = run_state({}, range(4), workers=4, epochs=10, schedule=AUTO, frequency=1,
-                      processors=4, largest_group=4, **more)  # fmt: skip
+    speeds = more.pop("speeds", Speeds())
+    strategy = Auto(processors=4, group=4).with_speeds(speeds)
+    state = run_state({}, range(4), workers=4, epochs=10, frequency=1, strategy=strategy, **more)
     ones = [replace(costly(key), fit_text=fit) for key in range(1, count + 1)]
-    state.apply(events.Added(tuple(ones)))
+    state.apply(joined(tuple(ones)))
     state.decisions = 0
     return state
 
 
 def plan(state: RunState) -> None:
-    state.apply(events.Planned(tuple(plans.plan(state))))
+    state.apply(events.Planned(tuple(state.spec.strategy.plan(state))))
 
 
 def make(state: RunState, mst_key: int) -> None:
@@ -170,7 +171,7 @@ def make(state: RunState, mst_key: int) -> None:
         for worker, hop in enumerate(hops):
             task: Task = Train((hop,))
             if hop.group > 1:
-                task = Join(tuple(hops), worker, leads=worker == len(hops) - 1)
+                task = Participate(tuple(hops), worker, is_root=worker == len(hops) - 1)
             state.apply(events.Submitted(worker, task))
         for worker, hop in enumerate(hops):
             state.apply(events.Returned(worker))
@@ -207,7 +208,7 @@ def test_a_model_that_has_ended_leaves_its_workers_to_the_others_two_epochs_late
     state.apply(events.Judged(2, Verdict(stopped_epoch=1)))
     plan(state)
     assert groups(state, 1) == [2, 4]
-    reasons = grouping.explained(state, [Hop(1, 4, 0, 0, 2)])
+    reasons = state.spec.strategy.reasons(state, [Hop(1, 4, 0, 0, 2)])
     assert list(reasons) == [(1, 4)]
     assert reasons[1, 4].startswith(
         "from epoch 4: 2 workers together for configuration 1 (by estimate"
@@ -230,7 +231,7 @@ def test_the_reason_tells_the_figures_and_where_they_come_from(
     speeds: Speeds, step: str, figures: str
 ) -> None:
     state = added(1, speeds=speeds)
-    (reason,) = grouping.explained(state, plans.plan(state)).values()
+    (reason,) = state.spec.strategy.reasons(state, state.spec.strategy.plan(state)).values()
     assert step in reason
     assert reason.endswith(figures)
 
@@ -258,36 +259,11 @@ def test_a_round_begins_when_there_are_workers_for_all_of_it() -> None:
     from run_states import view
 
     state = begun(2)
-    strategy = STRATEGIES[AUTO]
+    strategy = state.spec.strategy
     for worker in range(4):
         task = strategy.next(state, view(worker), 0.0)
-        assert isinstance(task, Join)
-        assert (task.own.mst_key, task.leads) == (1 + worker // 2, worker % 2 == 1)
+        assert isinstance(task, Participate)
+        assert (task.own.mst_key, task.is_root) == (1 + worker // 2, worker % 2 == 1)
         state.apply(events.Submitted(worker, task))
     state.apply(events.Returned(0))
     assert strategy.next(state, view(0), 0.0) is None
-
-
-@pytest.mark.parametrize(
-    ("params", "told"),
-    [
-        ("gruop=2", "Did you mean 'group'"),
-        ("group=0", "it must be a whole number from 1"),
-        ("processors=1.5", "it must be a whole number from 1"),
-        (
-            "rounds=2",
-            "got 'rounds'; allowed: processors, group, neighbours, speed, convolution_speed, measured_hops. "
-            "It belongs to",
-        ),
-        ("speed=0", "got speed=0; it must be a number from 0.01 to 100"),
-        ("convolution_speed=101", "it must be a number from 0.01 to 100"),
-        ("speed='fast'", "it must be a number from 0.01 to 100"),
-        ("measured_hops=3", "got measured_hops=3 without a speed; allowed: beside speed or"),
-    ],
-)
-def test_wrong_parameters(params: str, told: str) -> None:
-    from cerebro_db.errors import InvalidArgument
-
-    with pytest.raises(InvalidArgument) as caught:
-        parse_strategy(AUTO, params)
-    assert told in caught.value.message

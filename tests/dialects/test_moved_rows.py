@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from cerebro_db.core.spec import HOPPER, TASK
+from cerebro_db.decide.strategies.hopper import Hopper
+from cerebro_db.decide.strategies.task import WholeTask
 from cerebro_db.postgres.dialects.choice import dialect_of
-from cerebro_db.postgres.dialects.postgresql_training import HopOrder, ScanOrder
+from cerebro_db.postgres.dialects.postgresql.training import HopOrder, ScanOrder
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, PartitionInfo
 from cerebro_db.runs.setup import workers_of
@@ -44,8 +45,8 @@ def scan(**changes: Any) -> ScanOrder:
 
 
 def test_only_workers_of_whole_tasks_serve_partitions_of_other_segments() -> None:
-    assert [workers_of(SEGMENTS, name, 2).bound for name in (HOPPER, TASK)] == [True, False]
-    assert [workers_of(PLAIN, name, 2).bound for name in (HOPPER, TASK)] == [False, False]
+    assert [workers_of(SEGMENTS, one, 2).bound for one in (Hopper(), WholeTask())] == [True, False]
+    assert [workers_of(PLAIN, one, 2).bound for one in (Hopper(), WholeTask())] == [False, False]
 
 
 @pytest.mark.parametrize("reads", [True, False])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cerebro_db.postgres import states
-from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining, StateTables
+from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining, StateTables
 from cerebro_db.postgres.sessions import StatementFailed
 from cerebro_db.postgres.states import StateStore
 

@@ -11,7 +11,8 @@ import pytest
 from gates import Gate
 from reasons import EMBEDDED_ONLY
 
-from cerebro_db.core.strategies import parse_strategy
+from cerebro_db.decide.strategies import parse_strategy
+from cerebro_db.decide.strategies.auto import Auto
 from tests.fitting.conftest import ADAM, DENSE, PLAIN, SOFTMAX, layer, model, select
 from tests.fitting.sizes import PARTITIONS
 from tests.fitting.test_resume import results
@@ -240,6 +241,7 @@ def test_hops_of_earlier_runs_tell_how_fast_steps_are(
     given = {"strategy": "auto", "epochs": 4}
     _, run_id = fit(configs=configs, strategy_params="processors=4", **given)
     params = parse_strategy("auto", bench.value(RECORDED, (run_id,)))
+    assert isinstance(params, Auto)
     assert (params.group, params.speeds.convolution) == (1, None)
     assert params.speeds.measured_hops == hops
     assert params.speeds.other == pytest.approx(min(ratio, 100), rel=0.1)

@@ -13,7 +13,7 @@ from gates import Gate
 from pace import until
 from servers import as_role
 
-from cerebro_db.core.strategies import KINDS
+from cerebro_db.decide.strategies import STRATEGIES
 from cerebro_db.errors import (
     CerebroError,
     NotPermitted,
@@ -125,7 +125,7 @@ def test_who_may_join(bench: Any, calm: list[Any], worker: Callable[..., Worker]
             ):
                 call(session)
             assert caught.value.hint
-        for strategy in sorted(set(KINDS) - {"hopper", "averaging"}):
+        for strategy in sorted(set(STRATEGIES) - {"hopper", "averaging"}):
             bench.run(
                 "UPDATE cerebro.catalog_runs SET schedule = %s WHERE run_id = %s",
                 (strategy, run_id),

@@ -60,6 +60,46 @@ def test_the_custom_loss_and_metric_of_madlib(
     assert bench.value(f"SELECT count(DISTINCT id) FROM {out}_p") == 150
 
 
+def test_an_object_table_of_madlib_trains_as_the_registered_names_do(
+    bench: Any, selection: Callable[..., str], weights: Any, registered: None
+) -> None:
+    theirs = OURS.replace("custom.", "")
+    for name in ("squared_error", "root"):
+        bench.run("SELECT cerebro_load_custom_function('objects', 'x', %s)", (name,))
+    for out, params, objects in (("named", theirs, "'objects'"), ("ours", OURS, "NULL")):
+        bench.run(
+            f"SELECT cerebro_fit('packed', %s, 'models', 1, %s, 'batch_size=8', 1, object_table := {objects})",
+            (out, params),
+        )
+    assert weights("named") == weights("ours")
+    found = "SELECT object_table FROM {0}_summary UNION ALL SELECT compile_params FROM {0}_info"
+    assert bench.column(found.format("named")) == ["public.objects", OURS]
+    assert bench.column(found.format("ours")) == [None, OURS]
+    # A table that MADlib made has its names, and tells where their functions are.
+    by_hand = selection([1], [OURS])
+    bench.run(f"UPDATE {by_hand} SET compile_params = %s", (theirs,))
+    bench.run(f"UPDATE {by_hand}_summary SET object_table = 'objects'")
+    bench.run("SELECT cerebro_fit_multiple('packed', 'several', %s, 1)", (by_hand,))
+    assert bench.column(found.format("several")) == ["public.objects", OURS]
+    grid = (
+        "{'loss': ['squared_error'], 'optimizer_params_list': [{'optimizer': ['Adam'], 'lr': [0.01]}], "
+        "'metrics': [['root']]}"
+    )
+    bench.run(
+        "SELECT cerebro_search('packed', 'searched', 'models', 'best_of_them', ARRAY[1], %s, "
+        "$${'batch_size': [8]}$$, 'grid', object_table := 'objects', objective := 'root(mode=min)')",
+        (grid,),
+    )
+    custom = grid.replace("squared_error", "custom.squared_error").replace("root", "custom.root")
+    stored = "SELECT search::json -> 'space' ->> 'compile_params_grid' FROM cerebro._runs WHERE search IS NOT NULL"
+    assert bench.value(f"{stored} ORDER BY run_id DESC LIMIT 1") == custom
+    assert bench.value("SELECT object_table FROM searched_summary") == "public.objects"
+    assert bench.value("SELECT object_table FROM best_of_them_summary") == "public.objects"
+    bench.run("DROP TABLE objects")  # what is stored needs it no more
+    bench.run("SELECT cerebro_fit_multiple('packed', 'again', 'best_of_them', 1)")
+    assert bench.value("SELECT object_table FROM again_summary") is None
+
+
 def test_an_activation_is_a_part_of_the_model(bench: Any, registered: None) -> None:
     bench.run(
         "SELECT cerebro_load_model('bent_models', cerebro_mlp(2, ARRAY[4], 3, activation := 'custom.bent'))"

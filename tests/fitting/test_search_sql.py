@@ -363,7 +363,7 @@ def test_bad_arguments_for_what_is_done_again(
         ({"automl_method": "grid", "automl_params": None}, "22023", "got a range"),
         ({"automl_method": "cma-es", "automl_params": None}, "22023", "cma-es"),
         ({"random_state": -1}, "22023", "random_state: got -1; allowed: 0 to 2147483647"),
-        ({"object_table": "objects"}, "22023", "object_table: got 'objects'; allowed: NULL"),
+        ({"object_table": "objects"}, "42P01", "object_table: got 'objects'; no table or view"),
         ({"validation_table": "blobs"}, "42809", "blobs is not packed"),
         ({"metrics_compute_frequency": 0}, "22023", "metrics_compute_frequency: got 0"),
         ({"name": "a\x1b"}, "22023", "name: got a text"),

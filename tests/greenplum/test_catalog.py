@@ -58,7 +58,7 @@ def test_a_run_from_its_beginning_to_its_end(catalog: Catalog, segments: Sql) ->
     assert catalog.planned(run_id) == {1: 2}
     assert [status for _, status, _ in catalog.configurations(run_id)] == ["training", "failed"]
     catalog.forget_metrics(run_id, [(1, 1)])
-    catalog.configurations_finished(run_id, [1])
+    catalog.configurations_ended(run_id, [1], "finished")
     catalog.run_ended(run_id, "finished")
     found = catalog.run(run_id)
     assert (found.status, found.is_mine, found.manifest) == ("finished", True, {"tensorflow": "x"})

@@ -146,8 +146,8 @@ def test_runs_that_go_on_are_paused_before_an_upgrade(tables: Sql) -> None:
     call = f"SELECT cerebro_fit_multiple('packed', 'out', 'direct', {EPOCHS})"
     caller = Background(tables.dsn, call, ())
     newest = "SELECT run_id, status FROM cerebro.runs ORDER BY run_id DESC LIMIT 1"
-    hops = "SELECT count(*) > 0 FROM cerebro.hops WHERE run_id = (SELECT max(run_id) FROM cerebro.runs)"
-    until(lambda: tables.value(hops))
+    going_on = "SELECT count(*) > 0 FROM cerebro.hops JOIN cerebro.runs USING (run_id) WHERE status = 'running'"
+    until(lambda: tables.value(going_on))
     ((run_id, status_),) = tables.fetch(newest)
     assert status_ == "running"
     assert installer.pause_runs(tables.dsn) == (run_id,)

@@ -75,7 +75,7 @@ def test_changes_of_the_catalog_wait_for_each_other_and_none_is_lost(
                 catalog.configuration_ended(run_id, 1, "failed", "why")
                 catalog.execute("BEGIN")
                 catalog.lock("runs", "configurations")
-                catalog.configurations_finished(run_id, [2])
+                catalog.configurations_ended(run_id, [2], "finished")
                 catalog.run_ended(run_id, "finished")
                 catalog.commit()
                 catalog.execute("BEGIN")

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from cerebro_db.postgres.dialects.choice import Greenplum
-from cerebro_db.postgres.dialects.greenplum_rotation import GreenplumRotation
-from cerebro_db.postgres.dialects.postgresql_training import HopOrder, ScanOrder, StateTables
+from cerebro_db.postgres.dialects.greenplum6.rotation import GreenplumRotation
+from cerebro_db.postgres.dialects.postgresql.training import HopOrder, ScanOrder, StateTables
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, load_packed, print_query
 from cerebro_db.postgres.sessions import Session, SessionLost, StatementFailed

@@ -8,9 +8,14 @@ from dataclasses import replace
 import pytest
 
 from cerebro_db.postgres.dialects.choice import Greenplum
-from cerebro_db.postgres.dialects.greenplum_prediction import GreenplumPrediction
-from cerebro_db.postgres.dialects.postgresql_prediction import PackedSource, RowSource, Source
-from cerebro_db.postgres.dialects.prediction_answers import Answer, Classes, Several, Values
+from cerebro_db.postgres.dialects.greenplum6.prediction import GreenplumPrediction
+from cerebro_db.postgres.dialects.postgresql.prediction import PackedSource, RowSource, Source
+from cerebro_db.postgres.dialects.postgresql.prediction_answers import (
+    Answer,
+    Classes,
+    Several,
+    Values,
+)
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions import Session
 from conftest import Sql

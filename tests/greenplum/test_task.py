@@ -14,8 +14,8 @@ from pace import until as wait_for
 from servers import connected
 
 from cerebro_db.postgres.client import Client
-from cerebro_db.postgres.dialects.greenplum_training import GreenplumTraining
-from cerebro_db.postgres.dialects.postgresql_training import (
+from cerebro_db.postgres.dialects.greenplum6.training import GreenplumTraining
+from cerebro_db.postgres.dialects.postgresql.training import (
     HopOrder,
     ScanOrder,
     Statement,

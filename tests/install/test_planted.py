@@ -20,7 +20,7 @@ from cerebro_db.errors import MissingPrerequisite
 from cerebro_db.install import installer, queries
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script
-from cerebro_db.postgres.dialects import greenplum_install
+from cerebro_db.postgres.dialects.greenplum6 import install as greenplum_install
 from conftest import Sql
 from tests.install.plants import SCHEMA, WORD, Plants, calls
 from tests.install.test_cli import cerebro

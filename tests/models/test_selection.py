@@ -162,8 +162,8 @@ GENERATE = {
     "'library','o','{1}',%(c)s,NULL": (errors.InvalidParameterValue, "fit_params_grid: got"),
     "'library','o','{1}',%(c)s,%(f)s,'best'": (errors.InvalidParameterValue, "search_type"),
     "'library','o','{1}',%(c)s,%(f)s,'grid',NULL,NULL,'objects'": (
-        errors.InvalidParameterValue,
-        "object_table: got 'objects'; allowed: NULL",
+        errors.UndefinedTable,
+        "object_table: got 'objects'; no table",
     ),
     "'library','o','{1}',%(c)s,%(f)s,NULL": (errors.InvalidParameterValue, "search_type: got NULL"),
     "'library','o','{1}',%(c)s,%(f)s,'grid',3": (errors.InvalidParameterValue, "num_configs"),
@@ -198,7 +198,6 @@ def test_bad_grids(strange, arguments):
 LISTS = {
     "'library','o','{1}',NULL,ARRAY['epochs=1']": "compile_params_list",
     "'library','o','{1}',ARRAY[%(c)s],NULL": "fit_params_list",
-    "'library','o','{1}',ARRAY[%(c)s],ARRAY['epochs=1'],'objects'": "object_table: got 'objects'",
     "'library','o','{1}',ARRAY[NULL,%(c)s],ARRAY['epochs=1']": "compile_params_list: got NULL",
     "'library','o','{9}',ARRAY[%(c)s],ARRAY['epochs=1']": r"got \[9\]",
     "'library','o','{1}',ARRAY['loss=1'],ARRAY['epochs=1']": "optimizer|loss",

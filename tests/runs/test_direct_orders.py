@@ -13,11 +13,10 @@ from run_states import do, finish, planned, run_state, view
 from cerebro_db.core import events
 from cerebro_db.core.spec import TRAINING, Hop, Workers
 from cerebro_db.core.tasks import Train, WorkerView
-from cerebro_db.decide.strategies import STRATEGIES
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.direct_order import Order
 from cerebro_db.postgres import binary
-from cerebro_db.postgres.dialects.direct import PostgreSQLDirect
+from cerebro_db.postgres.dialects.postgresql.direct import PostgreSQLDirect
 from cerebro_db.postgres.direct_session import DirectRun
 
 RUN = DirectRun(7, "ann", "running", "hopper", f"run_{'0' * 32}", 1, {})
@@ -104,7 +103,7 @@ def test_a_direct_worker_gets_hops_and_none_that_somebody_has_failed_at() -> Non
     direct = WorkerView(5, only_hops=True)
     hops = [Hop(key, 1, 0, 0) for key in (1, 2)]
     state = planned(run_state({1: 1.0, 2: 1.0}, partitions=(0,), frequency=1, epochs=1), hops)
-    strategy = STRATEGIES["hopper"]
+    strategy = state.spec.strategy
     task = strategy.next(state, direct, 0.0)
     assert isinstance(task, Train)
     state.apply(events.Submitted(5, task))
@@ -126,12 +125,12 @@ def test_a_direct_worker_gets_hops_and_none_that_somebody_has_failed_at() -> Non
 def test_a_direct_worker_has_partitions_of_others_and_one_hop_at_a_time(strategy: str) -> None:
     """Where each partition belongs to a session, whose short hops are made together."""
     workers = Workers(2, bound=True, most_hops=16)
-    state = run_state(dict.fromkeys(range(1, 5), 1.0), workers=workers, schedule=strategy)
+    state = run_state(dict.fromkeys(range(1, 5), 1.0), workers=workers, strategy=strategy)
     hops = [Hop(key, 1, place, 1 - place) for key in range(1, 5) for place in (0, 1)]
     planned(state, hops)
     for hop in hops[::2]:
         do(state, hop, seconds=0.001)
-    chosen = STRATEGIES[strategy]
+    chosen = state.spec.strategy
     direct, bound = WorkerView(2, {(TRAINING, 0)}, only_hops=True), view(0, 0)
     of_session = chosen.next(state, bound, 0.0)
     assert isinstance(of_session, Train)

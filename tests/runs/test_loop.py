@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from run_states import configuration, run_state
+from run_states import configuration, joined, run_state
 
 from cerebro_db.configs.grids.parameters import parse_fit_params
 from cerebro_db.core import events
+from cerebro_db.core.decisions import promote
 from cerebro_db.core.events import Decided
-from cerebro_db.core.spec import ALLREDUCE, AUTO, AVERAGING, HOPPER, ROTATION, TASK, Hop, Workers
+from cerebro_db.core.spec import Hop, Workers
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import (
     Answered,
@@ -22,8 +23,8 @@ from cerebro_db.core.tasks import (
     Combine,
     Failure,
     HopResult,
-    Join,
     Outcome,
+    Participate,
     Ready,
     Result,
     Score,
@@ -34,12 +35,12 @@ from cerebro_db.core.tasks import (
     Trained,
     WorkerView,
 )
-from cerebro_db.decide.strategies import STRATEGIES
+from cerebro_db.decide.strategies.auto import Auto
 from cerebro_db.errors import HandedBack, TrainerLost
 from cerebro_db.postgres.sessions import StatementFailed
 from cerebro_db.protocol import HopReport
 from cerebro_db.runs.loop import Loop
-from cerebro_db.runs.report import Report
+from cerebro_db.runs.notices import RunNotices
 from tests.decide.test_grouping import costly
 
 
@@ -87,15 +88,17 @@ class Counting:
         yield Outcome(worker, task, Ready([{}]) if task is None else self._result(task))
 
     def cancel(self, worker: int) -> None:
-        assert isinstance(self._tasks[worker], Join)  # which fails as the others of its round do
+        assert isinstance(
+            self._tasks[worker], Participate
+        )  # which fails as the others of its round do
 
     def _result(self, task: Task) -> Result:
         match task:
             case Average():
                 return Averaged()
-            case Join(hops, leads=False) if hops[0].mst_key != self._fails:
+            case Participate(hops, is_root=False) if hops[0].mst_key != self._fails:
                 return Trained(())
-            case Train(hops) | Step(hops) | Join(hops):
+            case Train(hops) | Step(hops) | Participate(hops):
                 if any(hop.mst_key == self._fails for hop in hops):
                     error = StatementFailed("division by zero", "22012", None, None)
                     return Failure(error.message, error.sqlstate, error.hint, error)
@@ -196,9 +199,10 @@ class Halving:
         if state.decisions == 0 and all(1 in track.scored for track in first):
             best = sorted(first, key=lambda track: track.measured[1]["training"]["loss"])
             found = [
-                events.Promoted(track.configuration.mst_key, 3) for track in best[: len(best) // 2]
+                events.Decided(promote(track.configuration.mst_key, 3))
+                for track in best[: len(best) // 2]
             ]
-            found.append(events.Added((configuration(50, 2.0, 1, cohort=1),)))
+            found.append(joined((configuration(50, 2.0, 1, cohort=1),)))
         for one in found:
             state.apply(one)
         return found
@@ -214,7 +218,7 @@ class Nothing:
 def run(
     workers: int,
     seed: int,
-    schedule: str = HOPPER,
+    strategy: str = "hopper",
     decisions: Any = None,
     fails: int | None = None,
     costs: int = 6,
@@ -230,15 +234,14 @@ def run(
         validation=[0],
         is_open=decisions is not None,
         workers=Workers(workers, most_hops=4),
-        schedule=schedule,
+        strategy=strategy,
     )
     executor = executor or Counting(workers, seed, fails)
-    written, strategy = Written(), STRATEGIES[schedule]
+    written = Written()
     anything: Any = written
-    report = Report(state, lambda line: None, lambda: 0.0)
+    report = RunNotices(state, lambda line: None, lambda: 0.0)
     loop = Loop(
         state=state,
-        strategy=strategy,
         executor=executor,
         storage=anything,
         catalog=anything,
@@ -261,7 +264,7 @@ def test_number_and_speed_of_workers_do_not_show(decisions: Any) -> None:
         other, theirs, _ = run(workers, seed, decisions=decisions)
         assert other.made == first.made
         assert theirs.losses == written.losses
-    other, theirs, _ = run(1, 5, ROTATION, decisions)
+    other, theirs, _ = run(1, 5, "rotation", decisions)
     assert other.made == first.made
     assert theirs.losses == written.losses
 
@@ -273,48 +276,16 @@ def test_budgets_are_kept() -> None:
     assert {track.budget for track in state.tracks.values()} == {1, 3}
 
 
-@pytest.mark.parametrize("schedule", [HOPPER, ROTATION])
-def test_who_fails_leaves_the_others_alone(schedule: str) -> None:
-    undisturbed, _, _ = run(1, 0, schedule)
-    executor, written, state = run(1, 0, schedule, fails=2)
-    del undisturbed.made[2]
-    assert executor.made == undisturbed.made
-    assert written.ended_ == {2: "division by zero (epoch 1, hop 1)"}
-    assert state.ended == {2: ("failed", "division by zero (epoch 1, hop 1)")}
-    assert {key for key, _, _ in written.losses} == {1, 3, 4, 5, 6}
-
-
-@pytest.mark.parametrize("schedule", [HOPPER, AVERAGING])
+@pytest.mark.parametrize("schedule", ["hopper", "averaging"])
 def test_direct_workers_that_fail_do_not_show(schedule: str) -> None:
     first, written, _ = run(1, 0, schedule)
     for seed in range(5):
         other, theirs, state = run(2, seed, schedule, executor=Unreliable(2, seed))
         made = {key: sorted(hops) for key, hops in other.made.items()}
         assert made == {key: sorted(hops) for key, hops in first.made.items()}
-        assert schedule == AVERAGING or other.made == first.made
+        assert schedule == "averaging" or other.made == first.made
         assert theirs.losses == written.losses
         assert not state.ended
-
-
-@pytest.mark.parametrize("schedule", [TASK, AVERAGING, ALLREDUCE])
-def test_other_strategies_make_every_hop_once_whoever_works(schedule: str) -> None:
-    every = [(epoch, key) for epoch in (1, 2) for key in range(3)]
-    _, first, _ = run(3, 0, schedule)
-    for workers, seed in ((3, 1), (4, 2), (7, 3)):
-        executor, written, _ = run(workers, seed, schedule)
-        assert {key: sorted(hops) for key, hops in executor.made.items()} == dict.fromkeys(
-            range(1, 7), every
-        )
-        assert written.losses == first.losses
-
-
-@pytest.mark.parametrize("schedule", [AVERAGING, ALLREDUCE])
-def test_a_round_that_fails_leaves_the_others_alone(schedule: str) -> None:
-    for seed in range(3):
-        executor, written, _ = run(7, seed, schedule, fails=2)
-        assert sorted(executor.made) == [1, 3, 4, 5, 6]
-        assert written.ended_[2].startswith("division by zero (epoch 1, hop ")
-        assert {key for key, _, _ in written.losses} == {1, 3, 4, 5, 6}
 
 
 def large(workers: int) -> RunState:
@@ -327,8 +298,8 @@ def large(workers: int) -> RunState:
         params = parse_fit_params(fit)
         ones.append(replace(one, fit_text=fit, fit_params=params, budget=8, goal="min"))
     spec = run_state(
-        {}, range(8), epochs=8, frequency=1, workers=workers, schedule=AUTO,
-        processors=8, largest_group=8,
+        {}, range(8), epochs=8, frequency=1, workers=workers, 
+        strategy=Auto(processors=8, group=8),
     ).spec  # fmt: skip
     return RunState(spec, ones)
 
@@ -337,7 +308,7 @@ def large(workers: int) -> RunState:
 def test_choices_do_not_depend_on_who_works_how_fast(fails: int | None) -> None:
     found = []
     for workers, seed in ((8, 1), (8, 2), (9, 3), (16, 4)):
-        executor, written, state = run(workers, seed, AUTO, fails=fails, state=large(workers))
+        executor, written, state = run(workers, seed, "auto", fails=fails, state=large(workers))
         groups = {
             key: {hop.epoch: hop.group for hop in executor.hops if hop.mst_key == key}
             for key in (1, 2, 3)

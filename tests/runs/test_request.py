@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from run_states import run_state
 
-from cerebro_db.core.strategies import KINDS
+from cerebro_db.decide.strategies import STRATEGIES
 from cerebro_db.errors import InvalidArgument, NotSupported
 from cerebro_db.postgres.dialects.choice import dialect_of
 from cerebro_db.runs.request import FitRequest
@@ -28,7 +28,7 @@ def test_strategies_that_a_server_has_not_are_refused() -> None:
     refused: dict[bool, set[str]] = {True: set(), False: {"rotation"}}
     for has_segments, names in refused.items():
         dialect = dialect_of(90426 if has_segments else 150000, has_segments)
-        for name in KINDS:
+        for name in STRATEGIES:
             request = FitRequest("a", "b", "c", 1, strategy=name)
             if name not in names:
                 check_strategy(dialect, request)

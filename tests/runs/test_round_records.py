@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.core.spec import PARAMETER_SERVER, Hop
+from cerebro_db.core.spec import Hop
 from cerebro_db.core.tasks import (
     HopResult,
-    Join,
+    Participate,
     Result,
     RoundRecord,
     Task,
@@ -19,7 +19,7 @@ from cerebro_db.core.tasks import (
     round_record,
 )
 from cerebro_db.errors import InvalidData, InvalidState
-from cerebro_db.postgres.dialects.postgresql_training import made
+from cerebro_db.postgres.dialects.postgresql.training import made
 from cerebro_db.protocol import HopFailed, RoundReport, StateMade, StateReport
 from cerebro_db.runs.catalog import RunCatalog
 from cerebro_db.training.peers.updates import from_bytes, to_bytes
@@ -156,7 +156,7 @@ class Recording(Counting):
 
     def _result(self, task: Task) -> Result:
         found = super()._result(task)
-        if isinstance(task, Join) and task.leads:
+        if isinstance(task, Participate) and task.is_root:
             assert isinstance(found, Trained)
             return Trained(found.made, record=record(task.hops[0].mst_key))
         return found
@@ -178,7 +178,7 @@ class Listening(Written):
 
 def test_the_record_of_a_round_is_reported_before_its_hops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.runs.test_loop.Written", Listening)
-    _, written, _ = run(3, 1, PARAMETER_SERVER, costs=2, executor=Recording(3, 1))
+    _, written, _ = run(3, 1, "parameter_server", costs=2, executor=Recording(3, 1))
     assert isinstance(written, Listening)
     rounds = [written.told[start : start + 4] for start in range(0, len(written.told), 4)]
     assert len(rounds) == 2 * 2

@@ -73,7 +73,6 @@ def test_ours() -> None:
         ({"automl_params": "R=0"}, "R=0"),
         ({"automl_method": "grid"}, "compile_params_grid: got a range; allowed with"),
         ({"random_state": -1}, "random_state: got -1"),
-        ({"object_table": "objects"}, "object_table: got 'objects'; allowed: NULL"),
         ({"objective": "val mae"}, "objective: got 'val mae'"),
         ({"objective": ""}, "objective: got ''"),
         ({"early_stopping": "patience=-1"}, "patience=-1"),

@@ -42,7 +42,16 @@ NET = json.dumps(
 )
 MODEL_TABLES = ("out", "out_info", "out_summary", "out_states", "out_history")
 PACKED_TABLES = ("packed", "packed_summary", "columns", "columns_summary", "columns_encoding")
-TABLES = ("rows", "images", *PACKED_TABLES, "models", "configs", "configs_summary", *MODEL_TABLES)
+TABLES = (
+    "rows",
+    "images",
+    *PACKED_TABLES,
+    "models",
+    "objects",
+    "configs",
+    "configs_summary",
+    *MODEL_TABLES,
+)
 
 
 @dataclass
@@ -167,6 +176,7 @@ def make_tables(person: Person) -> None:
     )
     person.rows("SELECT cerebro_pack_columns('rows', 'columns', 'y', 'id')")
     person.rows("SELECT cerebro_load_model('models', %s)", (NET,))
+    person.rows("SELECT cerebro_load_top_k_accuracy_function('objects', 3)")
     person.rows(
         "SELECT cerebro_load_configs('models', 'configs', ARRAY[1], ARRAY[%s], ARRAY['batch_size=8'])",
         (ADAM,),

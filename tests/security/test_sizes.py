@@ -6,7 +6,7 @@ import psycopg2
 import pytest
 from reasons import NO_SUCH_SQL
 
-from cerebro_db.relay.calls import MOST_FEATURES, MOST_NUMBERS_BYTES
+from cerebro_db.relay.calls import MOST_NUMBERS_BYTES
 from tests.security.conftest import Person
 
 BYTES = "decode(repeat('00', {}), 'hex')"
@@ -47,7 +47,7 @@ def test_a_refused_size_takes_no_memory(alice: Person, root: Person) -> None:
 
 
 def test_features_of_a_row(alice: Person) -> None:
-    most = MOST_FEATURES
+    most = 2**24
     for array, count in (
         (f"array_fill(0::float8, ARRAY[{most + 1}])", most + 1),
         ("array_fill(0::float8, ARRAY[4100, 4100])", 4100 * 4100),

@@ -152,6 +152,7 @@ ATTACKS: dict[str, list[str]] = {
         "'A.models', 'stolen', ARRAY[1], ARRAY[%(adam)s], ARRAY['batch_size=8']",
         "'models', 'A.configs', ARRAY[1], ARRAY[%(adam)s], ARRAY['batch_size=9']",
         "'models', 'A.planted', ARRAY[1], ARRAY[%(adam)s], ARRAY['batch_size=9']",
+        "'models', 'stolen', ARRAY[1], ARRAY[%(adam)s], ARRAY['batch_size=9'], 'A.objects'",
     ],
     "cerebro_generate_configs": [
         "'A.models', 'stolen', ARRAY[1], $${'loss': ['mse'], 'optimizer_params_list': "
@@ -159,6 +160,9 @@ ATTACKS: dict[str, list[str]] = {
         "'models', 'A.configs', ARRAY[1], $${'loss': ['mse'], 'optimizer_params_list': "
         "[{'optimizer': ['SGD']}]}$$, $${'batch_size': [8]}$$",
     ],
+    "cerebro_load_custom_function": ["'A.planted', 'x', 'evil'"],
+    "cerebro_load_top_k_accuracy_function": ["'A.planted', 4", "'A.objects', 4"],
+    "cerebro_delete_custom_function": ["'A.objects', 1", "'A.objects', 'top_3_accuracy'"],
     "cerebro_fit_multiple": [
         "'A.packed', 'stolen', 'configs', 1",
         "'packed', 'A.planted', 'configs', 1",

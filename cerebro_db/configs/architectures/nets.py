@@ -97,6 +97,10 @@ def mlp(
     if len(units) > _MOST_HIDDEN:
         raise InvalidArgument(f"hidden: got {len(units)} layers; allowed: up to {_MOST_HIDDEN}")
     for one in units:
+        if isinstance(one, list):
+            raise InvalidArgument(
+                "hidden: got an array of several dimensions; allowed: one number for each layer"
+            )
         check_range("hidden", one, 1, _MOST_UNITS, optional=False)
     _check_activation("activation", activation)
     if output_activation is not None:

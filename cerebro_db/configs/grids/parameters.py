@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -28,8 +27,16 @@ from cerebro_db.configs.functions.metrics import METRICS
 from cerebro_db.configs.functions.optimizer_specs import OptimizerSpec, parse_optimizer
 from cerebro_db.configs.grammar import Call, call_of, named_values, parse_keywords
 from cerebro_db.configs.messages import shown
-from cerebro_db.configs.names import bare_name, find_loss, find_metric, is_custom, parse_custom
+from cerebro_db.configs.names import (
+    TOP_K,
+    bare_name,
+    find_loss,
+    find_metric,
+    is_custom,
+    parse_custom,
+)
 from cerebro_db.errors import InvalidArgument, hinted
+from cerebro_db.wire import Wire
 
 Arguments = tuple[tuple[str, Any], ...]
 
@@ -43,7 +50,6 @@ T = TypeVar("T")
 _MOST_TEXTS = 4096
 MAX_LABEL = 63
 MAX_METRICS = 100
-_TOP_K = re.compile(r"top_([1-9][0-9]{0,8})_accuracy")
 _TOP_K_HINT = "top_<k>_accuracy has a number from 1 in it, such as top_3_accuracy"
 
 _REGULARISATION = {
@@ -77,6 +83,14 @@ REFUSED_FIT = (
     "validation_split", "validation_steps", "validation_batch_size", "validation_freq",
     "max_queue_size", "workers", "use_multiprocessing", "x", "y",
 )  # fmt: skip
+
+
+class ConfigurationText(Wire, frozen=True, array_like=True):
+    """A row of the model selection table."""
+
+    model_id: int
+    compile_params: str
+    fit_params: str
 
 
 @dataclass(frozen=True)
@@ -303,7 +317,7 @@ def parse_metric(value: object, what: str = "metrics") -> MetricSpec:
 
 def _top_k(call: Call) -> Call:
     """Keras' form of MADlib's ``top_3_accuracy``; it may have any number."""
-    found = _TOP_K.fullmatch(call.name)
+    found = TOP_K.fullmatch(call.name)
     if not found or call.arguments or call.values:
         return call
     return Call("TopKCategoricalAccuracy", (("k", int(found[1])), ("name", call.name)))

@@ -3,14 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar
 
+from cerebro_db.core.spec import Hop
 from cerebro_db.core.state import RunState
+from cerebro_db.core.strategies import Strategy
 from cerebro_db.core.tasks import Score, Task, Train, WorkerView
-from cerebro_db.decide import dispatch, retention, scoring
+from cerebro_db.decide import dispatch, plan, retention, scoring
 
 
-class Hopper:
-    """Model hopper parallelism, without barriers."""
+@dataclass(frozen=True, kw_only=True)
+class Hopper(Strategy):
+    """Model hopper parallelism, without barriers. Other strategies change what they have to."""
+
+    name: ClassVar = "hopper"
+    takes_joining_workers: ClassVar = True
+    measures_speed: ClassVar = True
+
+    def default_workers(
+        self, partitions: int, configurations: int, cores: int, *, is_spread: bool
+    ) -> int:
+        """One for each partition, as far as there are configurations, and cores on this machine."""
+        usable = min(partitions, configurations)
+        return usable if is_spread else min(cores, usable)
+
+    def most_workers(self, partitions: int, configurations: int, *, is_spread: bool) -> int:
+        """One for each configuration; where partitions lie on segments each belongs to one worker."""
+        return min(partitions, configurations) if is_spread else configurations
+
+    def plan(self, state: RunState) -> list[Hop]:
+        """Hops of the next epoch of each configuration, and of some more where epochs are small."""
+        return plan.plan_cohorts(state)
+
+    def epoch(self, state: RunState, cohort: int, epoch: int) -> tuple[Hop, ...]:
+        """Hops in an order in which workers seldom want the same configuration."""
+        return plan.epoch_of_cohort(state, cohort, epoch)
 
     def next(self, state: RunState, worker: WorkerView, now: float) -> Task | None:
         """A scan where one is due, else hops, else any scan."""

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 from cerebro_db.core.spec import Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import Scan, Score, Step, Task, WorkerView
 from cerebro_db.decide import dispatch, retention, scoring
+from cerebro_db.decide.strategies.hopper import Hopper
 
 
-class Rotation:
+@dataclass(frozen=True, kw_only=True)
+class Rotation(Hopper):
     """The same hops as those of a hopper, in steps.
 
     A step follows from the plan and from what of it is done, and from nothing else.
     """
+
+    name: ClassVar = "rotation"
+    drives_segments: ClassVar = True
+    takes_joining_workers: ClassVar = False
+    measures_speed: ClassVar = False
+
+    def default_workers(
+        self, partitions: int, configurations: int, cores: int, *, is_spread: bool
+    ) -> int:
+        """One session, which all segments work for."""
+        return 1
 
     def next(self, state: RunState, worker: WorkerView, now: float) -> Task | None:
         """Scans that are waited for, else a step, else any scans."""

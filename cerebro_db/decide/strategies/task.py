@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar
 
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.core.tasks import Task, Train, WorkerView
@@ -10,11 +12,26 @@ from cerebro_db.decide import dispatch
 from cerebro_db.decide.strategies.hopper import Hopper
 
 
+@dataclass(frozen=True, kw_only=True)
 class WholeTask(Hopper):
     """The hops of the plan, those of a configuration by one worker.
 
     While it waits for scores, or for a decision, its worker takes another one, and has both then.
     """
+
+    name: ClassVar = "task"
+    moves_rows: ClassVar = True
+    takes_joining_workers: ClassVar = False
+
+    def default_workers(
+        self, partitions: int, configurations: int, cores: int, *, is_spread: bool
+    ) -> int:
+        """One for each configuration, as far as there are cores."""
+        return configurations if is_spread else min(cores, configurations)
+
+    def notice(self, partitions: int) -> str | None:
+        """Description of the run for its caller."""
+        return f"strategy {self.name}: a worker trains whole configurations"
 
     def _training(self, state: RunState, worker: WorkerView, held: Collection[int]) -> Task | None:
         """The next hop of the configuration that is the worker's, else of one that is nobody's."""

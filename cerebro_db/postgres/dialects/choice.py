@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from cerebro_db.core.spec import (
-    ALLREDUCE,
-    AUTO,
-    AVERAGING,
-    GROUPS,
-    HOPPER,
-    PARAMETER_SERVER,
-    PIPE,
-    ROTATION,
-    TASK,
-)
-from cerebro_db.postgres.dialects.direct import GreenplumDirect, PostgreSQLDirect
-from cerebro_db.postgres.dialects.greenplum_packing import GreenplumPacking, Spreading
-from cerebro_db.postgres.dialects.greenplum_packing import GreenplumPacking as SpreadPacking
-from cerebro_db.postgres.dialects.greenplum_prediction import Brought, GreenplumPrediction
-from cerebro_db.postgres.dialects.greenplum_prediction import (
+from cerebro_db.postgres.dialects.greenplum6.packing import GreenplumPacking, Spreading
+from cerebro_db.postgres.dialects.greenplum6.packing import GreenplumPacking as SpreadPacking
+from cerebro_db.postgres.dialects.greenplum6.prediction import Brought, GreenplumPrediction
+from cerebro_db.postgres.dialects.greenplum6.prediction import (
     GreenplumPrediction as SpreadPrediction,
 )
-from cerebro_db.postgres.dialects.greenplum_rotation import GreenplumRotation
-from cerebro_db.postgres.dialects.greenplum_training import GreenplumTraining
-from cerebro_db.postgres.dialects.postgresql_hosts import GreenplumHosts, PostgreSQLHosts, Server
-from cerebro_db.postgres.dialects.postgresql_packing import PostgreSQLPacking
-from cerebro_db.postgres.dialects.postgresql_prediction import PostgreSQLPrediction
-from cerebro_db.postgres.dialects.postgresql_training import (
+from cerebro_db.postgres.dialects.greenplum6.rotation import GreenplumRotation
+from cerebro_db.postgres.dialects.greenplum6.training import GreenplumTraining
+from cerebro_db.postgres.dialects.postgresql.direct import GreenplumDirect, PostgreSQLDirect
+from cerebro_db.postgres.dialects.postgresql.hosts import GreenplumHosts, PostgreSQLHosts, Server
+from cerebro_db.postgres.dialects.postgresql.packing import PostgreSQLPacking
+from cerebro_db.postgres.dialects.postgresql.prediction import PostgreSQLPrediction
+from cerebro_db.postgres.dialects.postgresql.training import (
     PostgreSQLTraining,
     RotationStatements,
 )
@@ -78,13 +67,6 @@ class PostgreSQL:
     direct = PostgreSQLDirect()
     # Where one statement can train on all partitions at once.
     rotation: RotationStatements | None = None
-    # Who may make the hops of a run.
-    strategies: tuple[str, ...] = (
-        HOPPER, TASK, AVERAGING, ALLREDUCE, PIPE, AUTO, PARAMETER_SERVER, GROUPS,
-    )  # fmt: skip
-    # Of these, whose hops may also be made by workers that join from elsewhere, and leave.
-    direct_strategies: tuple[str, ...] = (HOPPER, AVERAGING)
-
     # Whether it may run so many statements of a role at a time only.
     queues_statements = False
 
@@ -164,7 +146,6 @@ class Greenplum(PostgreSQL):
     training = GreenplumTraining()
     direct = GreenplumDirect()
     rotation: RotationStatements | None = GreenplumRotation()
-    strategies = (*PostgreSQL.strategies, ROTATION)
 
     queues_statements = True
     # Most is written by processes of segments, which work for the same session; who locks rows has

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 from cerebro_db.configs.grids.search_methods import GRID, find_method
 from cerebro_db.configs.messages import check_range
-from cerebro_db.core.search import UNLIMITED, Budget, Space
+from cerebro_db.core.search import UNLIMITED, Budget
 from cerebro_db.core.search_texts import (
     MAX_CONFIGURATIONS,
     parse_early_stopping,
     parse_method,
     parse_objectives,
 )
-from cerebro_db.core.spec import EVERY_HOP, HOPPER
+from cerebro_db.core.spec import EVERY_HOP, Space
+from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.models.one_model import refuse_objects
 from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.runs.request import check_seconds
+from cerebro_db.runs.searches.requests import space_of
 from cerebro_db.runs.searches.results import METHOD, PARAMS, RANDOM_STATE
 from cerebro_db.runs.searches.search import SearchRequest
-from cerebro_db.runs.searches.spaces import space_of
 
 MAX_TOTAL_EPOCHS = 2**31 - 1
 
@@ -63,7 +63,7 @@ class SearchArguments:
     concurrency: int | None = None
     deterministic: bool | None = True
     durability: str | None = EVERY_HOP
-    schedule: str | None = HOPPER
+    schedule: str | None = DEFAULT
     replace: bool | None = False
     search_path: CallerPath | None = None
     cores: int = 1
@@ -74,7 +74,6 @@ class SearchArguments:
         Raises:
             InvalidArgument: one of them is wrong, whatever the tables hold.
         """
-        refuse_objects(self.object_table)
         method, params = parse_method(self.automl_method, self.automl_params)
         check_range("random_state", self.random_state, 0, 2**31 - 1)
         if method == GRID and self.random_state is not None:
@@ -88,6 +87,7 @@ class SearchArguments:
             model_output_table=self.model_output_table,
             model_arch_table=self.model_arch_table,
             model_selection_table=self.model_selection_table,
+            object_table=self.object_table,
             space=self._space(samples=find_method(method).samples, method=method),
             method=method,
             params=params,

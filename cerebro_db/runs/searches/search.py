@@ -13,24 +13,16 @@ from cerebro_db.configs.functions.callbacks import Monitor
 from cerebro_db.configs.grids.grid import told_of_metrics
 from cerebro_db.configs.grids.search_methods import GRID
 from cerebro_db.configs.messages import check_range
-from cerebro_db.core.decisions import Candidate
-from cerebro_db.core.search import (
-    UNLIMITED,
-    Aim,
-    Budget,
-    EarlyStopping,
-    Objective,
-    SearchSpec,
-    Space,
-)
+from cerebro_db.core.decisions import Change
+from cerebro_db.core.search import UNLIMITED, Aim, Budget, EarlyStopping, Objective, SearchSpec
 from cerebro_db.core.search_texts import monitors_of_aims
 from cerebro_db.core.spec import (
     EVERY_HOP,
-    HOPPER,
     TRAINING,
     VALIDATION,
     Architecture,
     Configuration,
+    Space,
     program_key,
 )
 from cerebro_db.decide.search.methods import (
@@ -43,12 +35,14 @@ from cerebro_db.decide.search.methods import (
 )
 from cerebro_db.decide.search.sampling import check_sampler
 from cerebro_db.decide.search.space import Explorer
+from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.architectures import limits_of, load_architectures
 from cerebro_db.models.fit_checks import check_alike, target_facts, with_counts
+from cerebro_db.models.object_tables import object_table
 from cerebro_db.models.selection import Suiting, check_layers
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql_training import PostgreSQLTraining
+from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import CallerPath, find
@@ -85,6 +79,7 @@ class SearchRequest:
     method: str
     params: Mapping[str, Any]
     model_selection_table: str | None = None
+    object_table: str | None = None
     objective: tuple[Aim, ...] = ()
     early_stopping: EarlyStopping = field(default_factory=EarlyStopping)
     budget: Budget = field(default_factory=Budget)
@@ -101,7 +96,7 @@ class SearchRequest:
     random_state: int | None = None
     num_workers: int | None = None
     durability: str | None = EVERY_HOP
-    schedule: str | None = HOPPER
+    schedule: str | None = DEFAULT
     replace: bool | None = False
     search_path: CallerPath | None = None
     cores: int = 1
@@ -166,6 +161,7 @@ def check_without_data(session: Session, request: SearchRequest) -> None:
     check_output(session, common)
     output, table = output_of(session, common), request.model_selection_table
     selection_name(session, table, output, replace=request.replace)
+    object_table(session, request.object_table)
     models = find(session, request.model_arch_table, "model_arch_table")
     load_architectures(session, models, request.space.model_ids)
 
@@ -200,7 +196,7 @@ def _set_up(
     sql: PostgreSQLTraining,
     request: FitRequest,
 ) -> tuple[QualifiedName, RunSetup]:
-    """Read and check all that a search names; tells of parameters that some architectures have no layers for.
+    """Read and check the tables and the space of a search, and set up its run.
 
     Raises:
         CerebroError: what is wrong, with what was got and what is allowed.
@@ -213,6 +209,10 @@ def _set_up(
         validation = load_packed(session, request.validation_table, "validation_table")
         check_alike(packed, validation)
     table = find(session, asked.model_arch_table, "model_arch_table")
+    objects = object_table(session, asked.object_table)
+    if objects is not None:
+        grid = objects.in_grid(asked.space.compile_params_grid)
+        asked = replace(asked, space=structs.replace(asked.space, compile_params_grid=grid))
     known = load_architectures(session, table, asked.space.model_ids)
     targets = with_counts(session, packed, target_facts(packed), [asked.space.fit_params_grid])
     maker = Maker(
@@ -246,6 +246,7 @@ def _set_up(
             session, asked.model_selection_table, output, replace=asked.replace
         ),
         architectures=str(table.name),
+        object_table=None if objects is None else objects.name,
         configurations=(),
         targets=maker.targets,
         threads=threads_of(session, sql, request.cores, packed),
@@ -272,7 +273,7 @@ def _probes(
                 f"{one.compile_params!r} and {one.fit_params!r}: {fault}",
                 hint="model_params_list in a grid tells what holds for some models only",
             )
-        rows.append(Candidate(key, one.model_id, one.compile_params, one.fit_params, 1))
+        rows.append(Change(key, 1, one))
     return maker.make(rows, known)
 
 
@@ -282,7 +283,7 @@ def _spec(
     validation: PackedTable | None,
     probes: Sequence[Configuration],
 ) -> SearchSpec:
-    """All that the course of a search depends on."""
+    """The spec of a search."""
     objectives = _objectives(asked, probes, validated=validation is not None)
     tables = [TRAINING] if validation is None else [TRAINING, VALIDATION]
     wanted = {one.dataset for one in objectives}
@@ -319,7 +320,7 @@ def _spec(
 
 
 def _told_of_size(spec: SearchSpec) -> str | None:
-    """What a search does of which more trials are wanted than its space has."""
+    """The notice about a space that has fewer configurations than the search wants."""
     size, wanted = Explorer(spec.space).size, method_of(spec).trials()
     if spec.method == GRID or size >= wanted:
         return None

@@ -11,7 +11,6 @@ import math
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import msgspec
 import numpy as np
 
 from cerebro_db.errors import PeerLost
@@ -20,9 +19,10 @@ from cerebro_db.training import state as states
 from cerebro_db.training.averaging import generators_of
 from cerebro_db.training.hop import Hop, HopTask, Programs, RoundPart, Tick
 from cerebro_db.training.partitions import PartitionCache
-from cerebro_db.training.peers.network_peers import met
-from cerebro_db.training.peers.peers import Exchange, Meeting
+from cerebro_db.training.peers.network_peers import peers_of
+from cerebro_db.training.peers.peers import Exchange, ProcessGroup
 from cerebro_db.training.state import State
+from cerebro_db.wire import convert, plain
 
 _WAIT_SECONDS = 0.1
 
@@ -46,7 +46,7 @@ class GroupHop(Hop):
     ) -> None:
         super().__init__(task, data, weights, programs, cache, tick)
         assert task.part is not None
-        assert task.part.meeting is not None
+        assert task.part.process_group is not None
         self._part: RoundPart = task.part
         first, last = task.rows
         self._batch_size = task.batch_size
@@ -54,7 +54,7 @@ class GroupHop(Hop):
         self._taken = 0
         self._count = self._program.gradient_size
         size = max(self._count, sum(self._program.untrained.values()))
-        self._peers = self._met(task.part.meeting, size, tick)
+        self._peers = self._connected(task.part.process_group, size, tick)
         self._steps = task.part.steps  # of a pass
         self._pipe = _Pipe(self._peers, tick) if task.part.is_pipelined else None
         self._started = time.monotonic()  # until then it waited for others
@@ -70,16 +70,16 @@ class GroupHop(Hop):
             raise
 
     def finish(self) -> tuple[bytes, list[HopReport]]:
-        """The next state and the reports of all, if this one leads; else its own report."""
+        """The next state and the reports of all, if this one is the root; else its own report."""
         try:
             return super().finish()
         finally:
             self._leave()
 
     # -- inside ----------------------------------------------------------------
-    def _met(self, meeting: Meeting, floats: int, tick: Tick) -> Exchange:
+    def _connected(self, process_group: ProcessGroup, floats: int, tick: Tick) -> Exchange:
         """The others, when all are there."""
-        return met(meeting, floats, tick)
+        return peers_of(process_group, floats, tick)
 
     def _trained(self, features: np.ndarray, targets: np.ndarray) -> float:
         total = 0.0
@@ -129,15 +129,15 @@ class GroupHop(Hop):
         averaged = self._averaged(state)
         report = self._report()
         own = {name: state[name].tolist() for name in generators_of(state)}
-        told = self._peers.gather({"report": msgspec.to_builtins(report), "generators": own})
-        if not told:
+        messages = self._peers.gather({"report": plain(report), "generators": own})
+        if not messages:
             return b"", [report]
-        # Replicas may have taken different numbers of steps: whoever leads, they are those of the first.
+        # Replicas may have taken different numbers of steps: whichever is the root, they are those of the first.
         first = {
             name: np.asarray(array, state[name].dtype)
-            for name, array in told[0]["generators"].items()
+            for name, array in messages[0]["generators"].items()
         }
-        reports = [msgspec.convert(one["report"], HopReport) for one in told]
+        reports = [convert(HopReport, one["report"], "report") for one in messages]
         return states.to_bytes(state | averaged | first), reports
 
     def _saved(self) -> State:

@@ -3,7 +3,7 @@
 A hop is ``INSERT INTO states SELECT ... FROM (SELECT cerebro_train(...) FROM rows)``: the rows of the aggregate are the
 task, the state and the buffers of a partition; what it leaves are the chunks of the next state, of which the first has
 the report of the hop. The statement returns the reports, and the driver writes the rows of the catalog, many at once.
-Where partitions lie on segments each row also says its segment (``greenplum_training``).
+Where partitions lie on segments each row also says its segment (``greenplum6.training``).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from cerebro_db.core.tasks import Measures
 from cerebro_db.scoring.prediction_models import LOSS, badness
 
 
-class Report:
+class RunNotices:
     """Collects what the line of an epoch says.
 
     Args:
@@ -77,7 +77,7 @@ class Report:
             self.notify(f"configuration {mst_key}: learning rate {after.learning_rate:g}")
 
     def epochs(self) -> None:
-        """Tell of each epoch that was not told of yet and that nobody is to finish any more."""
+        """Report each complete epoch that has not been reported."""
         while self._is_next():
             self._told += 1
             spent = self._clock() - self._began

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cerebro_db.postgres.dialects.greenplum_training import (
+from cerebro_db.postgres.dialects.greenplum6.training import (
     PREPARATION,
     SCANNED,
     by_key,
@@ -20,7 +20,7 @@ from cerebro_db.postgres.dialects.greenplum_training import (
     segment_after,
     segment_key_of,
 )
-from cerebro_db.postgres.dialects.postgresql_training import (
+from cerebro_db.postgres.dialects.postgresql.training import (
     LEFT,
     PLACE_IN_ORDER,
     PLACE_SHUFFLED,

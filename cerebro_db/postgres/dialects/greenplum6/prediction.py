@@ -12,9 +12,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cerebro_db.postgres.dialects.greenplum_packing import GreenplumPacking
-from cerebro_db.postgres.dialects.postgresql_packing import sent
-from cerebro_db.postgres.dialects.postgresql_prediction import (
+from cerebro_db.postgres.dialects.greenplum6.packing import GreenplumPacking
+from cerebro_db.postgres.dialects.postgresql.packing import sent
+from cerebro_db.postgres.dialects.postgresql.prediction import (
     PackedSource,
     PostgreSQLPrediction,
     RowSource,
@@ -23,7 +23,7 @@ from cerebro_db.postgres.dialects.postgresql_prediction import (
     StoredModel,
     told,
 )
-from cerebro_db.postgres.dialects.prediction_answers import (
+from cerebro_db.postgres.dialects.postgresql.prediction_answers import (
     Answer,
     Classes,
     Several,

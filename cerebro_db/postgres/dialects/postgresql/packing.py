@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cerebro_db.configs.images import ImageEncoding
-from cerebro_db.postgres.dialects import packing_extras
-from cerebro_db.postgres.dialects.packing_extras import (
+from cerebro_db.postgres.dialects.postgresql import packing_extras
+from cerebro_db.postgres.dialects.postgresql.packing_extras import (
     EQUALS,
     FAULTS_SHOWN,
     Extra,
@@ -25,7 +25,7 @@ from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.table_kinds import BUILD_SUFFIX, PACKED, PACKINGS
 
 if TYPE_CHECKING:
-    from cerebro_db.postgres.dialects.greenplum_packing import GreenplumPacking
+    from cerebro_db.postgres.dialects.greenplum6.packing import GreenplumPacking
 
 # Blocks whose row addresses are fetched at once: their text stays far below a gigabyte.
 BLOCKS_PER_FETCH = 131_072

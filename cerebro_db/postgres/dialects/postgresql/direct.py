@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cerebro_db.postgres.binary import Value
-from cerebro_db.postgres.dialects.greenplum_training import (
+from cerebro_db.postgres.dialects.greenplum6.training import (
     COPY,
     partition_of,
     segment_after,
     segment_key_of,
 )
-from cerebro_db.postgres.dialects.postgresql_training import HopOrder, Statement
+from cerebro_db.postgres.dialects.postgresql.training import HopOrder, Statement
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cerebro_db.errors import WrongObjectType
-from cerebro_db.postgres.dialects.postgresql_training import (
+from cerebro_db.postgres.dialects.postgresql.training import (
     FIRST_ROW,
     LEFT,
     TASK,

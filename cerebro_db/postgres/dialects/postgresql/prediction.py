@@ -8,14 +8,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.images import ImageEncoding
-from cerebro_db.postgres.dialects.packing_extras import FAULTS_SHOWN, image_fault, image_sent
-from cerebro_db.postgres.dialects.postgresql_packing import dimensions, fault, sent
-from cerebro_db.postgres.dialects.prediction_answers import Answer, Several, Values, estimate
+from cerebro_db.postgres.dialects.postgresql.packing import dimensions, fault, sent
+from cerebro_db.postgres.dialects.postgresql.packing_extras import (
+    FAULTS_SHOWN,
+    image_fault,
+    image_sent,
+)
+from cerebro_db.postgres.dialects.postgresql.prediction_answers import (
+    Answer,
+    Several,
+    Values,
+    estimate,
+)
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.table_kinds import DRAFTS, PREDICTIONS
 
 if TYPE_CHECKING:
-    from cerebro_db.postgres.dialects.greenplum_prediction import GreenplumPrediction
+    from cerebro_db.postgres.dialects.greenplum6.prediction import GreenplumPrediction
 
 Statement = tuple[str, list[Any]]
 # Which rows of a source a statement is about: None for all, the first block and the one after the

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cerebro_db.configs.images import ImageEncoding
-from cerebro_db.postgres.dialects import packing_extras
-from cerebro_db.postgres.dialects.packing_extras import FAULTS_SHOWN, image_fault
-from cerebro_db.postgres.dialects.postgresql_packing import (
+from cerebro_db.postgres.dialects.postgresql import packing_extras
+from cerebro_db.postgres.dialects.postgresql.packing import (
     PostgreSQLPacking,
     SourceScan,
     classes_join,
@@ -21,6 +20,7 @@ from cerebro_db.postgres.dialects.postgresql_packing import (
     label,
     sent,
 )
+from cerebro_db.postgres.dialects.postgresql.packing_extras import FAULTS_SHOWN, image_fault
 from cerebro_db.postgres.names import QualifiedName, quote
 
 # The column by which packed rows are distributed: one value for each segment.

@@ -1,0 +1,1 @@
+"""Dialect of Greenplum 6: what differs from PostgreSQL."""

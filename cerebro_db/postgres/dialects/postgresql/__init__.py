@@ -1,0 +1,1 @@
+"""Dialect of PostgreSQL, from which the others derive."""
