@@ -215,7 +215,7 @@ def test_who_shares_a_batch_takes_its_rows_together(
         model.train_on_batch(x, keras.utils.to_categorical(y, CLASSES))
     for ours, theirs in zip(weights_of(state), model.get_weights(), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
-    assert [report["rows"] for report in reports] == [37] * 3
+    assert [report.rows for report in reports] == [37] * 3
     steps = next(one for name, one in from_bytes(state).items() if name.endswith("/iteration"))
     assert steps == 19
 
@@ -241,7 +241,7 @@ def test_together_they_equal_plain_keras_with_all_their_rows_in_a_batch(
         model.train_on_batch(x, keras.utils.to_categorical(y, CLASSES))
     for ours, theirs in zip(weights_of(state), model.get_weights(), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
-    assert [report["rows"] for report in reports] == counts
+    assert [report.rows for report in reports] == counts
     steps = next(one for name, one in from_bytes(state).items() if name.endswith("/iteration"))
     assert steps == 5
 

@@ -105,7 +105,7 @@ def test_a_recorded_order_gives_the_same_bits(recipe: Callable[..., Any], full_n
         given, data, start, groups, counts, momentum=0.4, order=updates.to_bytes(one_by_one)
     )
     assert (other == first) == (one_by_one == order)
-    assert [one.most for one in told.staleness] == [0, 0, steps[0]]
+    assert told.stalest == [0, 0, steps[0]]
 
 
 def test_an_order_of_another_round_is_refused(recipe: Callable[..., Any]) -> None:
