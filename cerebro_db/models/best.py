@@ -16,19 +16,10 @@ from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import CONFIGURATIONS
 from cerebro_db.postgres.trials import TrialRow, search_of, trials_of
+from cerebro_db.requests.searching import BestRequest
 
 MOST = 100_000
 _SUFFIX = "_best"
-
-
-@dataclass(frozen=True)
-class BestRequest:
-    """The arguments of ``cerebro_best``, as given."""
-
-    run_id: int | None
-    n: int | None = None
-    model_selection_table: str | None = None
-    replace: bool | None = False
 
 
 @dataclass(frozen=True)

@@ -37,10 +37,10 @@ from cerebro_db.runs.catalog import RunCatalog, ends_of
 from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.decisions import Decisions
 from cerebro_db.runs.guards import guard_key, wait_for_orphans
+from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.loop import Loop
 from cerebro_db.runs.memory import memory_workers
 from cerebro_db.runs.notices import RunNotices
-from cerebro_db.runs.request import Limits
 from cerebro_db.runs.requests import Requests
 from cerebro_db.runs.searches.notices import SearchNotices, last_line
 from cerebro_db.runs.setup import RunSetup

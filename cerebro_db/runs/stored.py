@@ -51,8 +51,8 @@ from cerebro_db.postgres.session_settings import everywhere
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
+from cerebro_db.requests.fitting import check_workers
 from cerebro_db.runs.catalog import RunCatalog, diverged, measured
-from cerebro_db.runs.request import check_workers
 from cerebro_db.runs.setup import RunSetup, partitions_of, workers_of
 from cerebro_db.runs.strategy_checks import check_enough, check_groups
 
