@@ -187,7 +187,7 @@ class DirectWorkers(WorkerSessions):
             (session,) = place.pool.take(1)
         except TooManyConnections:  # they wait, and the run goes on without them
             return None
-        return DirectBoard(session, place.run_id, place.dialect.direct.held_locks)
+        return DirectBoard(session, place.run_id, place.dialect.held_locks)
 
     def _looked(self, board: DirectBoard) -> Iterator[Outcome]:
         # In this order: whoever has gone can answer no more.

@@ -103,7 +103,7 @@ class DirectBoard:
 
     @property
     def session(self) -> Session:
-        """Its session, whose socket tells of news."""
+        """Session of the board, whose socket is readable when there are notifications."""
         return self._session
 
     def workers(self) -> list[DirectRow]:
@@ -161,7 +161,7 @@ class DirectBoard:
         )
 
     def has_news(self) -> bool:
-        """True if somebody has told something since the last time."""
+        """True if a notification has come since the last time."""
         return self._session.heard()
 
 

@@ -26,7 +26,7 @@ from cerebro_db.errors import (
     WrongRunStatus,
 )
 from cerebro_db.postgres import binary
-from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, dialect_of
+from cerebro_db.postgres.dialects.choice import IDENTITY, dialect_of
 from cerebro_db.postgres.dialects.postgresql.direct import PostgreSQLDirect
 from cerebro_db.postgres.direct_board import channel_of_driver, channel_of_worker
 from cerebro_db.postgres.names import QualifiedName, quote
@@ -53,7 +53,7 @@ _READER_BYTES = 2**20
 
 
 class TakenBack(CerebroError):
-    """Nobody wants the hop any more that is under way."""
+    """The hop under way was taken back."""
 
     sqlstate = _TAKEN_BACK
 
@@ -142,8 +142,8 @@ class DirectSession:
 
     def _prepare(self) -> None:
         version = self._connection.server_version
-        ((has_segments,),) = self.run(f"SELECT {HAS_SEGMENTS}")
-        self._dialect = dialect_of(version, has_segments)
+        ((name,),) = self.run(f"SELECT {IDENTITY}")
+        self._dialect = dialect_of(version, name)
         # A hop that is told of as done lasts, whatever a role has set for itself.
         durable = "SET synchronous_commit = on"
         settings = [
@@ -248,14 +248,14 @@ class DirectSession:
         return self._worker_id
 
     def is_ready(self, facts: str) -> None:
-        """Tell the driver that the trainer is ready, and what it is, as JSON."""
+        """Report to the driver that the trainer is ready, with its facts as JSON."""
         self.run(
             f"UPDATE cerebro._direct_workers SET facts = %s WHERE worker_id = %s; {self._notify}",
             (facts, self._worker_id),
         )
 
     def leave(self, reason: str) -> None:
-        """Tell that this worker has left in order."""
+        """Record that this worker has left in order."""
         self.run(
             "UPDATE cerebro._direct_workers SET departed = pg_catalog.now(), reason = %s "
             f"WHERE worker_id = %s AND departed IS NULL; {self._notify}",

@@ -30,7 +30,7 @@ Key = tuple[int, int]  # mst_key, version
 
 @dataclass(eq=False)
 class StateTable:
-    """One table.
+    """Table of states, and what is in it.
 
     Attributes:
         needed: bytes of the states in it that something needs, by key.
@@ -52,7 +52,7 @@ class StateTable:
 
     @property
     def useless_bytes(self) -> int:
-        """Of the states in it that nothing needs."""
+        """Bytes of its states that nothing needs."""
         return self.size - sum(self.needed.values())
 
 
@@ -85,7 +85,7 @@ class StateStore:
 
     @property
     def catalog(self) -> Catalog:
-        """Of the driver."""
+        """Catalog of the driver."""
         return self._catalog
 
     def load(self) -> None:
@@ -121,7 +121,7 @@ class StateStore:
         return [table.name for table in self._of_all(keys)]
 
     def batches(self, keys: Iterable[Key]) -> Iterator[tuple[StateTable, list[Key]]]:
-        """Those of some states that there are: so many of one table that a statement can sort them."""
+        """Batches of states, of one table each, small enough to be sorted by a statement."""
         wanted = set(keys)
         for table in self._tables:
             batch: list[Key] = []
@@ -146,7 +146,7 @@ class StateStore:
 
     # -- statements under way ----------------------------------------------------
     def use(self, tables: Iterable[StateTable | None]) -> list[StateTable]:
-        """These must stay until they are given back."""
+        """Keep states until they are given back."""
         used = [table for table in tables if table is not None]
         for table in used:
             table.users += 1
@@ -172,7 +172,7 @@ class StateStore:
         table.written -= 1
 
     def forget(self, keys: Iterable[Key]) -> None:
-        """Nothing needs these states any more."""
+        """Mark states as needed no more."""
         for key in keys:
             table = self.of(key)
             if table is not None:
@@ -196,7 +196,7 @@ class StateStore:
         self._wrote(target, (mst_key, 0), table.needed[source])
 
     def delete_from(self, mst_key: int, version: int) -> None:
-        """Delete the states of a configuration from a version on: they will be made again."""
+        """Delete the states of a configuration from a version on, which will be made anew."""
         for table in self._tables:
             gone = [key for key in table.needed if key[0] == mst_key and key[1] >= version]
             if gone:
@@ -204,7 +204,7 @@ class StateStore:
                 self.forget(gone)
 
     def forget_all(self, mst_key: int, but: Collection[int] = ()) -> None:
-        """Nothing needs the states of a configuration any more, but for some versions."""
+        """Mark the states of a configuration as needed no more, but for some versions."""
         self.forget([key for key in self.kept() if key[0] == mst_key and key[1] not in but])
 
     def sweep(self) -> None:

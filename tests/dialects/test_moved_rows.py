@@ -15,7 +15,10 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, PartitionInfo
 from cerebro_db.runs.setup import workers_of
 
-PLAIN, SEGMENTS = dialect_of(150000, False).training, dialect_of(90426, True).training
+PLAIN, SEGMENTS = (
+    dialect_of(150000, "postgresql").training,
+    dialect_of(90426, "greenplum6").training,
+)
 STATES = QualifiedName("cerebro_states", "run_x_1")
 PARTITIONS = tuple(PartitionInfo(key, 40, ((0, 40),), 70 + key) for key in range(3))
 PACKED = cast(

@@ -629,7 +629,9 @@ def test_an_owner_joins_and_answers(
     alice: Person, security_dsn: str, stopped: int, has_segments: bool
 ) -> None:
     """With the rights of an ordinary user: what a worker and its driver do with each other."""
-    dialect = dialect_of(alice.connection.server_version, has_segments)
+    dialect = dialect_of(
+        alice.connection.server_version, "greenplum6" if has_segments else "postgresql"
+    )
     dsn = psycopg2.extensions.make_dsn(security_dsn, user=alice.name)
     driver = Session(dsn, "test")
     with closing(DirectSession(dsn)) as worker, closing(driver):
@@ -637,7 +639,7 @@ def test_an_owner_joins_and_answers(
         run = worker.find(stopped)
         worker.act_as(run.owner)
         worker_id = worker.join(stopped, "somewhere")
-        board = DirectBoard(driver, stopped, dialect.direct.held_locks)
+        board = DirectBoard(driver, stopped, dialect.held_locks)
         assert board.workers() == [DirectRow(worker_id, "somewhere", False, False, True)]
         board.admit(worker_id, 1, "{}")
         worker.wait(30)
