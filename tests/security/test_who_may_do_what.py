@@ -242,8 +242,8 @@ OF_RUNS = {
 }
 # These reach nothing but what the caller's own session was given, or the caller's own.
 OF_OWN_SESSION = {
-    "_average_final", "_average_step", "_group_hops", "_served_round", "cerebro_average",
-    "_begin_prediction", "_catalog_differences", "_check_model", "_check_owner", "_check_run", "_check_setting", "_check_table", "_combine_measures", "_cores",
+    "_average_final", "_average_step", "cerebro_average",
+    "_begin_prediction", "_catalog_differences", "_check_model", "_check_owner", "_check_run", "_check_setting", "_combine_measures", "_cores",
     "_export_model", "_lock_catalog", "_seen_rows", "_do_as_seen", "_is_seen", "_asks_session_user",
     "_extend_prediction", "_gpus", "_image_array", "_image_fault", "_inspect_model", "_named_model",
     "_join_state", "_loopback", "_measure_final", "_memory_mb", "_measure_step", "_pack_arrays", "_pack_labels", "_pack_weights",
