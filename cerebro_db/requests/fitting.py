@@ -62,11 +62,6 @@ class RunRequest(sql.Request, kw_only=True):
         return None
 
     @property
-    def threads(self) -> int | None:
-        """Threads of a worker; None for its share of the processors."""
-        return None
-
-    @property
     def warm_start(self) -> bool | None:
         """True if it goes on from the models of its output table."""
         return False
@@ -176,7 +171,6 @@ class FitRequest(RunRequest):
         strategy_params: of the strategy, such as `'rounds=4'`. Default: its defaults
         deterministic: true refuses strategies of which a call does not always have the same results; with
             `'auto'` [no speeds are measured](#how-fast-steps-are). Default: all are allowed
-        threads: of a worker, 1 to 1024. Default: its share of the processors. It changes the last bits of results
     """
 
     source_table: sql.Text
@@ -201,7 +195,6 @@ class FitRequest(RunRequest):
     strategy: sql.Text = None
     strategy_params: sql.Text = None
     deterministic: sql.Flag = None
-    threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no table could make right."""

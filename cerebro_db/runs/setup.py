@@ -189,7 +189,7 @@ def set_up(
     neighbours = int(session.run(*sql.neighbours(packed))[0][0])
     network = Catalog(session).settings().peer_network
     check_way(chosen, packed, neighbours, network)
-    threads = request.threads or max(1, request.cores // neighbours)
+    threads = max(1, request.cores // neighbours)
     resources = Resources(
         cores=request.cores,
         neighbours=neighbours,

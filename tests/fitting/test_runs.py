@@ -67,13 +67,6 @@ def test_a_run_leaves_the_tables_that_madlib_users_know(bench: Any, fit: Fit) ->
     )  # fmt: skip
 
 
-def test_a_worker_has_as_many_threads_as_are_asked_for(bench: Any, fit: Fit) -> None:
-    _, run_id = fit(threads=3)
-    assert bench.value("SELECT threads FROM cerebro._runs WHERE run_id = %s", (run_id,)) == 3
-    with pytest.raises(psycopg2.Error, match="threads: got 0; allowed: 1 to 1024"):
-        fit(threads=0)
-
-
 def test_the_weights_do_not_depend_on_the_number_of_workers(fit: Fit, weights: Weights) -> None:
     first = weights(fit(num_workers=2, seed=4)[0])
     assert len(set(first.values())) == 4
