@@ -79,7 +79,7 @@ def session_of(dsn: str) -> Session:
 
 
 def end(client: Client, run_id: int, as_json: bool = False) -> None:
-    """Tell what has become of a run; it is an error where no configuration was trained to the end."""
+    """Print the status of a run; a run without any trained configuration is an error."""
     status = client.status(run_id)
     tell(as_json, f"run {run_id}: {status}", run_id=run_id, status=status)
     if status == "failed":

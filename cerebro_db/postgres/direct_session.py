@@ -6,7 +6,7 @@ import io
 import secrets
 import select
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +40,8 @@ from cerebro_db.postgres.sessions import (
     options_of,
     with_keepalives,
 )
+from cerebro_db.protocol import HandedBack, StateMade, StateReport
+from cerebro_db.wire import encode
 
 # The same, of the server.
 _SERVER_KEEPALIVES = (
@@ -289,12 +291,7 @@ class DirectSession:
         sql = "SELECT 1 FROM cerebro._direct_orders o WHERE o.run_id = %s AND o.order_id = %s"
         return bool(self.run(sql, (self._run_id, order_id)))
 
-    def now(self) -> str:
-        """The server's time."""
-        ((found,),) = self.run("SELECT pg_catalog.clock_timestamp()::text")
-        return str(found)
-
-    def hand_back(self, given: Assignment, answer: str) -> None:
+    def hand_back(self, given: Assignment, answer: HandedBack) -> None:
         """Answer an order of which nothing has come."""
         with suppress(TakenBack), self._transaction():
             self._answer(given, answer)
@@ -302,19 +299,19 @@ class DirectSession:
     def commit(
         self,
         given: Assignment,
-        answer: str,
+        report: StateReport,
         target: QualifiedName,
         state: Iterable[Sequence[binary.Value]],
-        hop: Mapping[str, Any],
+        size: int,
     ) -> None:
-        """Store the state of a hop and its record, in one transaction.
+        """Store the state of a hop and the answer, in one transaction.
 
         Args:
             given: the order that is done.
-            answer: to it, as JSON.
+            report: of the hop.
             target: the table of the state.
             state: its rows, as the server's ``state_rows`` has them.
-            hop: its record: columns of ``HopRow`` but for ``pid``, ``finished`` and ``written``.
+            size: bytes of it.
 
         Raises:
             TakenBack: nobody wants it any more, and nothing was stored.
@@ -323,31 +320,21 @@ class DirectSession:
         with self._transaction():
             columns = self.sql.state_columns
             self._copy_in(f"COPY {target.sql} ({columns}) FROM STDIN (FORMAT binary)", state)
-            pid = self._connection.info.backend_pid
-            row = {**hop, "pid": pid, "finished": self.now(), "written": time.monotonic() - began}
-            sql = f"INSERT INTO cerebro._hops (run_id, {', '.join(row)}) VALUES (%s{', %s' * len(row)}); "
-            self._answer(given, answer, sql, [self._run_id, *row.values()])
+            written = time.monotonic() - began
+            self._answer(given, StateMade(report=report, size=size, written=written))
 
-    def _answer(
-        self, given: Assignment, answer: str, sql: str = "", parameters: Sequence[Any] = ()
-    ) -> None:
+    def _answer(self, given: Assignment, answer: StateMade | HandedBack) -> None:
         """Answer an order, and end the transaction.
 
         All of it is one message: from when the fence is taken nobody waits for this side of the network.
 
-        Args:
-            given: the order.
-            answer: to it, as JSON.
-            sql: what else is done then.
-            parameters: of that.
-
         Raises:
             TakenBack: nobody wants it any more.
         """
-        values = [self._run_id, given.order_id, given.fence, answer, *parameters]
+        values = [self._run_id, given.order_id, given.fence, encode(answer)]
         try:
             self.run(
-                f"SELECT cerebro._answer_order(%s, %s, %s, %s); {sql}{self._notify}; COMMIT", values
+                f"SELECT cerebro._answer_order(%s, %s, %s, %s); {self._notify}; COMMIT", values
             )
         except StatementFailed as error:
             if error.sqlstate != _TAKEN_BACK:

@@ -48,7 +48,7 @@ def packed(worker: Session) -> PackedTable:
 def _order(**changes: object) -> HopOrder:
     fields: dict[str, object] = dict(
         source=STATES, target=STATES, run_id=1, mst_key=1, epoch=1, position=1, partition_key=1,
-        version=1, makes=2, next_partition_key=0, worker=0, waited=0.0, task="{}", salt="s", passes=1,
+        version=1, makes=2, next_partition_key=0, task="{}", salt="s", passes=1,
         reads=True, weights_of=None, preparation="{}",
     )  # fmt: skip
     return HopOrder(**{**fields, **changes})  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from cerebro_db.postgres.dialects.greenplum6.training import (
     segment_after,
     segment_key_of,
 )
-from cerebro_db.postgres.dialects.postgresql.direct import Goal, PostgreSQLDirect
+from cerebro_db.postgres.dialects.postgresql.direct import Chunk, Goal, PostgreSQLDirect
 from cerebro_db.postgres.dialects.postgresql.training import HopOrder, Statement
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable
@@ -44,12 +44,13 @@ class GreenplumDirect(PostgreSQLDirect):
         return sql, [place, mst_key, version]
 
     def state_rows(
-        self, mst_key: int, version: int, goals: Sequence[Goal], chunks: Sequence[tuple[int, bytes]]
+        self, mst_key: int, version: int, goals: Sequence[Goal], chunks: Sequence[Chunk]
     ) -> Iterator[Sequence[Value]]:
         """Rows of a state, one for each of its chunks on each segment."""
         for place, following in goals:
-            for number, data in chunks:
-                yield place, mst_key, version, number, following, data
+            for number, data, report in chunks:
+                own = None if following == COPY or report is None else report.encode()
+                yield place, mst_key, version, number, following, data, own
 
     def buffers(
         self,

@@ -11,6 +11,8 @@ from cerebro_db.postgres.packed import PackedTable
 
 # A place where a state is left: a segment key, None where there are no segments; and the partition where it goes.
 Goal = tuple[int | None, int | None]
+# A part of a state: number and bytes; the first one has the report of the hop.
+Chunk = tuple[int, bytes, str | None]
 
 
 class PostgreSQLDirect:
@@ -19,7 +21,7 @@ class PostgreSQLDirect:
     # Statements that a session begins with, beside those of any other.
     settings: tuple[str, ...] = ()
     # Columns of a table of states, as ``state_rows`` has them.
-    state_columns = "mst_key, version, chunk, partition_key, state"
+    state_columns = "mst_key, version, chunk, partition_key, state, report"
 
     def place(self, packed: PackedTable, partition_key: int) -> int | None:
         """Segment key of a partition, and of states that are trained on it next; None without segments."""
@@ -40,12 +42,19 @@ class PostgreSQLDirect:
         return sql, [mst_key, version]
 
     def state_rows(
-        self, mst_key: int, version: int, goals: Sequence[Goal], chunks: Sequence[tuple[int, bytes]]
+        self, mst_key: int, version: int, goals: Sequence[Goal], chunks: Sequence[Chunk]
     ) -> Iterator[Sequence[Value]]:
         """Rows of a state, one for each of its chunks."""
         ((_, following),) = goals
-        for number, data in chunks:
-            yield mst_key, version, number, following, data
+        for number, data, report in chunks:
+            yield (
+                mst_key,
+                version,
+                number,
+                following,
+                data,
+                None if report is None else report.encode(),
+            )
 
     def buffers(
         self,
