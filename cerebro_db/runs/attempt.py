@@ -17,7 +17,6 @@ from cerebro_db.core.ports import Decider
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import Configuration
 from cerebro_db.core.state import RunState
-from cerebro_db.decide.search.ends import short_trials
 from cerebro_db.decide.search.guarded import Guarded, fault_of
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.direct import make_executor
@@ -244,6 +243,8 @@ class Attempt:
 
 def stopped_trials(catalog: Catalog, setup: RunSetup, run_id: int, state: RunState) -> set[int]:
     """Trials of a search that have a model, and were to be trained further; none of another run."""
+    from cerebro_db.decide.search.ends import short_trials  # which needs NumPy
+
     if setup.search is None:
         return set()
     trained = {

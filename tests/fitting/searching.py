@@ -13,9 +13,9 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from cerebro_db.configs.grids.search_methods import find_method
 from cerebro_db.core.search import Aim, Budget, EarlyStopping
 from cerebro_db.core.spec import Space
+from cerebro_db.decide.search.methods import METHODS as SEARCHES
 from cerebro_db.postgres.client import Client
 from cerebro_db.runs import decisions
 from cerebro_db.runs.driver import resume
@@ -69,7 +69,7 @@ def request(method: str, name: str, workers: int, client: Client, **more: Any) -
         "models",
         SPACES.get(method, SPACE),
         method,
-        find_method(method).validated(METHODS[method]),
+        SEARCHES[method].validated(METHODS[method]),
         **{
             "objective": (Aim("val_accuracy"), Aim("val_loss"))[: more.pop("objectives", 1)],
             "name": name,

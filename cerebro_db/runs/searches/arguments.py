@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cerebro_db.configs.grids.search_methods import GRID, find_method
 from cerebro_db.configs.messages import check_range
 from cerebro_db.core.search import UNLIMITED, Budget
 from cerebro_db.core.search_texts import (
     MAX_CONFIGURATIONS,
     parse_early_stopping,
-    parse_method,
     parse_objectives,
 )
 from cerebro_db.core.spec import EVERY_HOP, Space
+from cerebro_db.decide.search.methods import METHODS, parse_method
 from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.relations import CallerPath
@@ -76,9 +75,9 @@ class SearchArguments:
         """
         method, params = parse_method(self.automl_method, self.automl_params)
         check_range("random_state", self.random_state, 0, 2**31 - 1)
-        if method == GRID and self.random_state is not None:
+        if not METHODS[method].draws and self.random_state is not None:
             raise InvalidArgument(
-                f"random_state: got {self.random_state}; it must be NULL for automl_method := {GRID!r}, which draws "
+                f"random_state: got {self.random_state}; it must be NULL for automl_method := {method!r}, which draws "
                 "nothing",
                 hint="seed is that of the weights, and of the order of rows",
             )
@@ -88,7 +87,7 @@ class SearchArguments:
             model_arch_table=self.model_arch_table,
             model_selection_table=self.model_selection_table,
             object_table=self.object_table,
-            space=self._space(samples=find_method(method).samples, method=method),
+            space=self._space(samples=METHODS[method].draws, method=method),
             method=method,
             params=params,
             objective=parse_objectives(self.objective),

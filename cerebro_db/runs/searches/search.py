@@ -11,7 +11,6 @@ from msgspec import structs
 
 from cerebro_db.configs.functions.callbacks import Monitor
 from cerebro_db.configs.grids.grid import told_of_metrics
-from cerebro_db.configs.grids.search_methods import GRID
 from cerebro_db.configs.messages import check_range
 from cerebro_db.core.decisions import Change
 from cerebro_db.core.search import UNLIMITED, Aim, Budget, EarlyStopping, Objective, SearchSpec
@@ -26,14 +25,13 @@ from cerebro_db.core.spec import (
     program_key,
 )
 from cerebro_db.decide.search.methods import (
+    METHODS,
     default_places,
     first_epochs,
     method_of,
-    most_epochs,
     most_trials,
     total_epochs,
 )
-from cerebro_db.decide.search.sampling import check_sampler
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
@@ -64,7 +62,7 @@ class SearchRequest:
 
     Attributes:
         model_selection_table: a table that gets the best configuration; None for none.
-        method, params: of ``configs.grids.search_methods``; params are validated, all of them there.
+        method, params: of ``decide.search.methods``; params are validated, all of them there.
         objective: parts of it; none for the validation loss, or the loss where there is no validation.
         concurrency: trials at the same time; None for the default of the method and the partitions.
         warm_start_run: an earlier run whose trials are learnt from.
@@ -172,7 +170,7 @@ def _common(request: SearchRequest) -> FitRequest:
         source_table=request.source_table,
         model_output_table=request.model_output_table,
         model_selection_table=None,
-        num_iterations=most_epochs(request.method, request.params),
+        num_iterations=METHODS[request.method].most_epochs(request.params),
         use_gpus=request.use_gpus,
         validation_table=request.validation_table,
         metrics_compute_frequency=request.metrics_compute_frequency,
@@ -302,7 +300,7 @@ def _spec(
         measured=tuple(name for name in tables if name in wanted),
         given=asked.given,
     )
-    check_sampler(spec)
+    METHODS[spec.method].check_space(spec, Explorer(spec.space))
     check_range("concurrency", asked.concurrency, 1, UNLIMITED)
     if spec.budget.max_epochs < (least := first_epochs(spec)):
         raise InvalidArgument(
@@ -322,7 +320,7 @@ def _spec(
 def _told_of_size(spec: SearchSpec) -> str | None:
     """What a search does of which more trials are wanted than its space has."""
     size, wanted = Explorer(spec.space).size, method_of(spec).trials()
-    if spec.method == GRID or size >= wanted:
+    if not METHODS[spec.method].draws or size >= wanted:
         return None
     return (
         f"the space has {int(size)} configuration{'s' if size != 1 else ''}, and {spec.method} wants "

@@ -12,7 +12,6 @@ from typing import Any
 from run_states import configuration, run_state
 
 from cerebro_db.configs.grids.parameters import ConfigurationText
-from cerebro_db.configs.grids.search_methods import find_method
 from cerebro_db.core import events
 from cerebro_db.core.decisions import (
     ADD,
@@ -30,6 +29,7 @@ from cerebro_db.core.search import Budget, EarlyStopping, Objective, SearchSpec
 from cerebro_db.core.spec import Space
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.decide import retention
+from cerebro_db.decide.search.methods import METHODS
 from cerebro_db.decide.search.schedule import Schedule
 from cerebro_db.wire import convert
 
@@ -66,7 +66,7 @@ def spec(method: str, space: Space = SPACE, **given: Any) -> SearchSpec:
         )
         if name in given
     }
-    params = find_method(method).validated(given)
+    params = METHODS[method].validated(given)
     return SearchSpec(method, params, space, **{"objectives": (LOSS,), **own})
 
 
