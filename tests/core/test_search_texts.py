@@ -104,12 +104,6 @@ def test_a_method_that_is_no_text() -> None:
         parse_method(3, None)  # type: ignore[arg-type]
 
 
-def test_each_method_has_defaults_that_are_allowed() -> None:
-    for name, method in METHODS.items():
-        found, params = parse_method(name, None)
-        assert (found, set(params)) == (name, {one.name for one in method.parameters})
-
-
 @pytest.mark.parametrize(
     ("text", "aims"),
     [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from cerebro_db.configs.arguments import named_arguments, nearest
@@ -18,14 +17,12 @@ from cerebro_db.decide.search.space import Explorer
 from cerebro_db.decide.search.trials import Method
 from cerebro_db.errors import InvalidArgument, hinted
 
-METHODS: Mapping[str, type[Method]] = MappingProxyType(
-    {
-        one.name: one
-        for one in (
-            Grid, Random, Halving, Hyperband, Asha, Tpe, Bohb, Population, Gp, CmaEs,
-        )
-    }
-)  # fmt: skip
+METHODS: dict[str, type[Method]] = {
+    one.name: one
+    for one in (
+        Grid, Random, Halving, Hyperband, Asha, Tpe, Bohb, Population, Gp, CmaEs,
+    )
+}  # fmt: skip
 HYPEROPT = "hyperopt"
 _ALIASES = {"sha": Halving.name}
 _ALGORITHMS = {"tpe": Tpe.name, "rand": Random.name, "random": Random.name}
