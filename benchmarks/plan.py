@@ -16,7 +16,7 @@ from cerebro_db.executors.tasks import TaskWriter
 from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, dialect_of
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.sessions import Session
-from cerebro_db.runs.request import FitRequest
+from cerebro_db.requests.fitting import FitRequest
 from cerebro_db.runs.setup import RunSetup, set_up
 from cerebro_db.training.buffers import decode
 
@@ -64,7 +64,7 @@ def make_plan(dsn: str, request: FitRequest, folder: Path) -> Plan:
     try:
         has_segments = session.run(f"SELECT {HAS_SEGMENTS}")[0][0]
         dialect = dialect_of(session.server_version, has_segments)
-        _, setup = set_up(session, dialect.training, request)
+        _, setup = set_up(request, session, dialect.training)
         _save_partitions(session, setup.packed, folder)
     finally:
         session.close()

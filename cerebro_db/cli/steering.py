@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from cerebro_db.cli.installation import Dsn
 from cerebro_db.cli.output import AsJson, print_json, show, tell, to_stderr
-from cerebro_db.cli.training import NumWorkers, cancellable, client_of, end
+from cerebro_db.cli.requests import command_of
+from cerebro_db.cli.training import cancellable, client_of, end
+from cerebro_db.requests.searching import ReplayRequest
 
 RunId = Annotated[int, typer.Argument(help="A search, as cerebro.searches shows it.")]
 MstKey = Annotated[int, typer.Argument(help="A trial, as cerebro.trials shows it.")]
@@ -22,7 +25,8 @@ _MORE = "More than the search had, where it has such a limit."
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
     for command in (
-        add_configs, stop_config, clone, narrow, extend, replay, best, importance,
+        add_configs, stop_config, clone, narrow, extend, command_of(ReplayRequest, replay), best,
+        importance,
     ):  # fmt: skip
         app.command()(command)
 
@@ -67,7 +71,7 @@ def clone(
     """Begins a trial with the state of another one, like cerebro_clone."""
     from cerebro_db.postgres.control import control_session
     from cerebro_db.runs.searches import requests as search_requests
-    from cerebro_db.runs.searches.steering import changed_trial
+    from cerebro_db.runs.searches.requests import changed_trial
 
     pool = client_of(dsn).pool
     with control_session(pool, None) as session:
@@ -89,7 +93,7 @@ def narrow(
     """Has a search propose from another space from now on, like cerebro_narrow."""
     from cerebro_db.postgres.control import control_session
     from cerebro_db.runs.searches import requests as search_requests
-    from cerebro_db.runs.searches.steering import narrowed_space
+    from cerebro_db.runs.searches.requests import narrowed_space
 
     pool = client_of(dsn).pool
     with control_session(pool, None) as session:
@@ -123,26 +127,15 @@ def extend(
     end(client, run_id, as_json)
 
 
-def replay(
-    run_id: RunId,
-    model_output_table: Annotated[str, typer.Argument(help="The table to make.")],
-    dsn: Dsn = "",
-    name: Annotated[str | None, typer.Option(help="For people.")] = None,
-    description: Annotated[str | None, typer.Option(help="For people.")] = None,
-    num_workers: NumWorkers = None,
-    as_json: AsJson = False,
-) -> None:
+def replay(request: Callable[..., ReplayRequest], dsn: str, as_json: bool) -> None:
     """Makes a run again by what it has recorded, like cerebro_replay, with its driver in this process."""
-    from cerebro_db.runs.searches.replay import ReplayRequest
     from cerebro_db.runs.searches.replay import replay as replay_run
 
     client = client_of(dsn)
-    request = ReplayRequest(
-        run_id, model_output_table, name, description, num_workers, client.search_path, client.cores
-    )
+    asked = request(search_path=client.search_path, cores=client.cores)
     with cancellable():
         line = to_stderr if as_json else show
-        repeated = replay_run(client.pool, client.dialect, request, line)
+        repeated = replay_run(client.pool, client.dialect, asked, line)
     end(client, repeated, as_json)
 
 
@@ -159,8 +152,9 @@ def best(
     as_json: AsJson = False,
 ) -> None:
     """Makes a table of configurations from the best trials, like cerebro_best."""
-    from cerebro_db.models.best import BestRequest, best_of
+    from cerebro_db.models.best import best_of
     from cerebro_db.postgres.control import control_session, transaction
+    from cerebro_db.requests.searching import BestRequest
 
     client = client_of(dsn)
     request = BestRequest(run_id, n, model_selection_table, replace)
@@ -181,8 +175,9 @@ def importance(
     as_json: AsJson = False,
 ) -> None:
     """Tells which parameters mattered, like cerebro_importance, the most important one first."""
-    from cerebro_db.models.studies import ImportanceRequest, importance_of
+    from cerebro_db.models.studies import importance_of
     from cerebro_db.postgres.control import control_session
+    from cerebro_db.requests.searching import ImportanceRequest
 
     client = client_of(dsn)
     with control_session(client.pool, client.search_path) as session:

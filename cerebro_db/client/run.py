@@ -201,9 +201,10 @@ class Run:
         """Go on with the run, as ``Database.resume`` does."""
         from cerebro_db.client.database import Database
 
-        return Database(self._connections).resume(
+        found: Run = Database(self._connections).resume(
             self.run_id, wait=wait, progress=progress, **options
         )
+        return found
 
     def drop(self) -> None:
         """Forget the run; its output tables stay."""

@@ -57,7 +57,7 @@ class Change(Wire, frozen=True, array_like=True):
 
     @property
     def origin(self) -> tuple[int, int]:
-        """Of clone, the configuration and the epoch whose state is the start."""
+        """The configuration and the epoch whose state a clone begins with."""
         assert self.source is not None
         assert self.source_epoch is not None
         return self.source, self.source_epoch
@@ -96,7 +96,7 @@ class Decision(Wire, frozen=True):
 
     @property
     def core(self) -> tuple[Any, ...]:
-        """What it decides; equal where the same was decided for whatever reason."""
+        """The action and the changes, without details and reasons, to compare decisions by."""
         changes = [structs.replace(one, detail={}, reason="") for one in self.changes]
         return self.action, sorted(changes, key=lambda one: one.mst_key)
 
@@ -115,7 +115,7 @@ class Decision(Wire, frozen=True):
 
     @property
     def wanted(self) -> Wanted:
-        """What is asked for by a decision about the search as a whole.
+        """The request that a decision about the search as a whole follows.
 
         Raises:
             InvalidArgument: it is something else.

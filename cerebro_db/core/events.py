@@ -134,14 +134,14 @@ class Separated:
 
 @dataclass(frozen=True)
 class Broken:
-    """Hops that are made together cannot be: nobody joins them any more."""
+    """The hops of a round cannot be made together any more."""
 
     hops: tuple[Hop, ...]
 
 
 @dataclass(frozen=True)
 class Lost:
-    """A worker's trainer has ended: its task, None while it got ready, left nothing and is done again."""
+    """The trainer of a worker has ended: its task, None while it got ready, is done once more."""
 
     task: Task | None
 

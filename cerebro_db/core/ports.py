@@ -53,11 +53,11 @@ class StateStorage(Protocol):
     """Storage of the states of configurations."""
 
     def forget(self, states: Collection[tuple[int, int]]) -> None:
-        """Nothing needs these states any more."""
+        """Give up states that are not needed any more."""
         ...
 
     def forget_all(self, mst_key: int, but: Collection[int] = ()) -> None:
-        """Nothing needs the states of a configuration any more, but for some versions."""
+        """Give up the states of a configuration, except some versions."""
         ...
 
     def sweep(self) -> None:
@@ -86,7 +86,7 @@ class RunCatalog(Protocol):
         ...
 
     def round_done(self, record: RoundRecord) -> None:
-        """A round was made that is recorded, and its hops are told next; may be written with these."""
+        """Record a round whose statement did not; may be written with the rows of its hops."""
         ...
 
     def flush(self, *, now: float = ...) -> None:
@@ -132,7 +132,7 @@ class Decider(Protocol):
     is_open: bool
 
     def decide(self, state: RunState) -> Iterable[Decision | Allowance]:
-        """The next decisions; none where the run goes on as it is.
+        """Decide nothing.
 
         Each is stored and applied before the next one is asked for.
         """
@@ -147,7 +147,7 @@ class Decider(Protocol):
         ...
 
     def follow(self, state: RunState, request: Request) -> Iterable[Decision | Allowance]:
-        """Decisions that follow from a request of another session, which was checked."""
+        """Follow no request."""
         ...
 
     def gives_up(self, error: Exception) -> bool:
@@ -169,11 +169,11 @@ class NoDecider:
     is_open = False
 
     def decide(self, state: RunState) -> Iterable[Decision | Allowance]:
-        """Nothing."""
+        """Decide nothing."""
         return ()
 
     def follow(self, state: RunState, request: Request) -> Iterable[Decision | Allowance]:
-        """Nothing."""
+        """Follow no request."""
         return ()
 
     def gives_up(self, error: Exception) -> bool:

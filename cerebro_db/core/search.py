@@ -42,7 +42,7 @@ class Objective(Wire, frozen=True):
 
     @property
     def monitor(self) -> str:
-        """Its name in the logs of Keras."""
+        """The name of the objective in the logs of Keras."""
         return ("val_" if self.dataset == VALIDATION else "") + self.metric
 
 
@@ -105,7 +105,7 @@ class Earlier(Wire, frozen=True):
 
 
 class SearchSpec(Wire, frozen=True, omit_defaults=False):
-    """All that the course of a search depends on; stored with its run.
+    """Spec of a search, which is stored with its run.
 
     Attributes:
         method: one of ``decide.search.methods.METHODS``.

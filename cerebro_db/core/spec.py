@@ -68,7 +68,7 @@ Program = Hashable
 def program_key(
     architecture: Architecture, params: CompileParams, fit: FitParams, jit: bool
 ) -> Program:
-    """Equal for configurations that share a program, as far as the driver can tell."""
+    """Key of the compiled program of a configuration, as far as the driver can tell."""
     penalties = (params.l1 is not None, params.l2 is not None, params.dropout)
     several = repr((params.losses, params.loss_weights))
     loss = (params.loss.name, repr(params.loss.arguments), several)
@@ -123,7 +123,7 @@ class Configuration:
 
     @property
     def monitored(self) -> CompileParams:
-        """Its parameters as callbacks know them, with the metrics of all outputs."""
+        """The compile parameters as callbacks know them, with the metrics of all outputs."""
         return with_all_metrics(self.compile_params, self.outputs)
 
 
@@ -221,7 +221,7 @@ class RunSpec:
 
     @property
     def hops_an_epoch(self) -> int:
-        """Of a configuration: one over each partition, or over a part of it in each round."""
+        """Number of hops of a configuration in an epoch."""
         return len(self.partitions[TRAINING]) * self.strategy.rounds
 
     @property

@@ -206,7 +206,7 @@ class RunState:
 
     @property
     def going_on(self) -> list[Track]:
-        """Those that have planned hops that are not finished."""
+        """The configurations that have planned hops left."""
         return list(self.active.values())
 
     @property
@@ -252,7 +252,7 @@ class RunState:
 
     @property
     def to_average(self) -> list[Average]:
-        """Rounds whose hops have all left a state, which nobody averages yet."""
+        """Averages of complete rounds that no worker has begun."""
         if not self.spec.strategy.averages:
             return []
         found = [
@@ -273,7 +273,7 @@ class RunState:
         return epoch % self.spec.frequency == 0 or epoch in track.rungs
 
     def is_epoch_done(self, epoch: int) -> bool:
-        """True if an epoch was planned, and nobody has a hop of it left."""
+        """True if an epoch was planned, and all its hops are done."""
         is_made = epoch in self._planned and self._unfinished[epoch] == 0
         return is_made and epoch not in self.unaveraged
 
@@ -493,7 +493,7 @@ class RunState:
                 self.combining.append(task)
 
     def _put_back(self, hops: tuple[Hop, ...]) -> None:
-        """The hops of a round are to be made together again."""
+        """Return the hops of a round to those that are to be made together."""
         self.broken.discard(hops)
         track = self.tracks[hops[0].mst_key]
         track.begun = [hop for hop in track.begun if hop not in hops]
@@ -612,7 +612,7 @@ def _put(keys: set[int], mst_key: int, is_in: bool) -> None:
 
 
 def subjects(task: Task | None) -> tuple[Hashable, ...]:
-    """Parts of a task that are done again, and counted, one by one."""
+    """The parts of a task that are redone and counted one by one."""
     match task:
         case Train(hops) | Step(hops) | Participate(hops):
             return hops

@@ -106,7 +106,7 @@ class Average:
 
 @dataclass(frozen=True)
 class Score:
-    """One scan, or those of several partitions of a data set side by side."""
+    """A scan, or the scans of several partitions of a data set side by side."""
 
     scans: tuple[Scan, ...]
     together: bool = False
@@ -121,8 +121,8 @@ class Combine:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """Configurations that cannot be scored are found out."""
+class TryScoring:
+    """Find out which configurations cannot be scored."""
 
     mst_keys: tuple[int, ...]
 
@@ -134,7 +134,7 @@ class WriteEvents:
     task: str
 
 
-Task = Train | Step | Participate | Average | Score | Combine | Trial | WriteEvents
+Task = Train | Step | Participate | Average | Score | Combine | TryScoring | WriteEvents
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Ready:
-    """A worker can work: what each of its processes tells of itself."""
+    """A worker is ready, with the manifest of each of its processes."""
 
     manifests: Sequence[dict[str, Any]]
 

@@ -32,7 +32,7 @@ from cerebro_db.core.tasks import (
     Task,
     Train,
     Trained,
-    Trial,
+    TryScoring,
     WorkerView,
     WriteEvents,
 )
@@ -273,7 +273,7 @@ class WorkerSessions:
                 return self._once(state, worker, task)
 
     def _once(
-        self, state: RunState, worker: _Worker, task: Combine | Trial | WriteEvents
+        self, state: RunState, worker: _Worker, task: Combine | TryScoring | WriteEvents
     ) -> Statement:
         """The statement of a task that one process does, whatever partitions it has."""
         match task:
@@ -285,7 +285,7 @@ class WorkerSessions:
                 }
                 text = self._place.tasks.combination(group, dataset, scored)
                 return self._call_once(worker, "cerebro._combine_measures(%s)", text)
-            case Trial(mst_keys):
+            case TryScoring(mst_keys):
                 text = self._place.tasks.trial(state.tracks[key].configuration for key in mst_keys)
                 return self._call_once(worker, "cerebro._try_scores(%s)", text)
             case WriteEvents(text):

@@ -27,6 +27,7 @@ from cerebro_db.postgres.dialects.greenplum6.install import (
     OWN_NUMBERS,
     REPLICATE_CATALOG,
 )
+from cerebro_db.requests import sql as declared
 
 # A database, or a role, may have others. Each is set where the server has it, and the role may.
 _VALUES: Mapping[str, str] = {
@@ -176,7 +177,15 @@ class Script:
 
     def udf(self, name: str) -> str:
         """The body of the SQL function ``name``: loads the relay, then does what udfs/ says."""
-        return dollar_quoted(self.prelude() + _text(sources.udfs_directory() / f"{name}.py"))
+        return self.plpython(_text(sources.udfs_directory() / f"{name}.py"))
+
+    def plpython(self, text: str) -> str:
+        """A body that loads the relay, and then does what some Python says."""
+        return dollar_quoted(self.prelude() + text)
+
+    def function(self, name: str) -> str:
+        """The statements that make the functions of a name, as they are declared in ``requests/``."""
+        return declared.created(name, self.plpython)
 
     def prelude(self) -> str:
         """Python that loads the relay in a server process."""
@@ -220,6 +229,10 @@ class Script:
         )
         environment.globals.update(
             udf=self.udf,
+            plpython=self.plpython,
+            function=self.function,
+            head=declared.head,
+            comment=declared.comment,
             body=self.body,
             relayed=self.relayed,
             package_version=cerebro_db.__version__,

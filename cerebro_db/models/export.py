@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 from cerebro_db.configs.exports import Format, export_format
 from cerebro_db.models.registered import named_models, stored_facts
@@ -12,30 +11,22 @@ from cerebro_db.postgres.control import control_session, preparation
 from cerebro_db.postgres.dialects.choice import HERE
 from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.postgres.sessions import Session, SessionPool
+from cerebro_db.requests.models import ExportRequest
 
 
-@dataclass(frozen=True)
-class ExportRequest:
-    """The arguments of ``cerebro_export``, as given; search_path is for the table's name."""
-
-    model_table: str | None
-    mst_key: int | None = None
-    format: str | None = Format.KERAS
-    search_path: CallerPath | None = None
-
-
-def export(pool: SessionPool, request: ExportRequest) -> bytes:
+def export(pool: SessionPool, request: ExportRequest, path: CallerPath | None) -> bytes:
     """The file of a model.
 
     Args:
         request: what to export.
+        path: for the name of the table; None leaves the sessions' own.
 
     Raises:
         InvalidArgument: several models and no mst_key, or a format that is not known.
         UndefinedModel: there is no such registered model that the caller may use.
     """
     wanted = export_format(request.format)
-    with control_session(pool, request.search_path) as session:
+    with control_session(pool, path) as session:
         table = named_models(session, request.model_table)
         mst_key = table.only_key() if request.mst_key is None else request.mst_key
         table.check_key(mst_key)

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cerebro_db.configs.grids.brackets import Bracket, schedule_of
 from cerebro_db.postgres.outputs import new_outputs, replaced
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import SCHEDULES
+from cerebro_db.requests.searching import BracketsTableRequest
 
 COLUMNS = ("s", "i", "n_i", "r_i")
-
-
-@dataclass(frozen=True)
-class ScheduleRequest:
-    """The arguments of ``cerebro_hyperband_schedule``, as given."""
-
-    schedule_table: str | None
-    r: int | None
-    eta: int | None = 3
-    skip_last: int | None = 0
-    replace: bool | None = False
 
 
 def schedule_rows(brackets: list[Bracket]) -> list[tuple[int, int, int, int]]:
@@ -32,7 +20,7 @@ def schedule_rows(brackets: list[Bracket]) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def write_schedule(session: Session, request: ScheduleRequest) -> None:
+def write_schedule(session: Session, request: BracketsTableRequest) -> None:
     """Make a table with a row for each rung.
 
     Args:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import structs
 
 from cerebro_db.configs.architectures import nets
 from cerebro_db.configs.architectures.architecture import check_architecture, with_activations
@@ -37,22 +38,11 @@ from cerebro_db.postgres.relations import (
     require_text,
 )
 from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed
+from cerebro_db.requests.models import FileRequest, LoadRequest
 
 ROLE = "model_arch_table"
 # A value goes to a session as text of two characters a byte, of which a gigabyte is too much.
 _MAX_FILE_BYTES = 2**29 - 2**20
-
-
-@dataclass(frozen=True)
-class LoadRequest:
-    """The arguments of ``cerebro_load_model``, as given."""
-
-    model_arch_table: str | None
-    model_arch: str | None
-    model_weights: bytes | None = None
-    name: str | None = None
-    description: str | None = None
-    packed_table: str | None = None
 
 
 def load_model(session: Session, pool: SessionPool, request: LoadRequest) -> int:
@@ -110,7 +100,7 @@ def _filled(session: Session, request: LoadRequest, data: DataShape | None) -> L
             "model architecture: got an open shape; allowed: every size but the batch fixed",
             hint="packed_table := 'name of a packed table' takes them from there",
         )
-    return replace(request, model_arch=json.dumps(nets.filled(config, data)))
+    return structs.replace(request, model_arch=json.dumps(nets.filled(config, data)))
 
 
 def _of_net(worker: Session, request: LoadRequest, data: DataShape | None) -> LoadRequest:
@@ -125,7 +115,7 @@ def _of_net(worker: Session, request: LoadRequest, data: DataShape | None) -> Lo
         rows = worker.run("SELECT cerebro._named_model(%s, %s, %s, %s)", values)
     except StatementFailed as failure:
         raise _refusal(failure) from None
-    return replace(request, model_arch=rows[0][0])
+    return structs.replace(request, model_arch=rows[0][0])
 
 
 def _check_shapes(facts: str, data: DataShape | None) -> None:
@@ -147,16 +137,6 @@ def _check_shapes(facts: str, data: DataShape | None) -> None:
 
 def _listed(shapes: Sequence[Any]) -> str:
     return ", ".join(str(list(one) if isinstance(one, tuple) else one) for one in shapes)
-
-
-@dataclass(frozen=True)
-class FileRequest:
-    """The arguments of ``cerebro_load_model_file``, as given."""
-
-    model_arch_table: str | None
-    file: bytes | None
-    name: str | None = None
-    description: str | None = None
 
 
 def load_model_file(session: Session, pool: SessionPool, request: FileRequest) -> int:
@@ -183,7 +163,7 @@ def load_model_file(session: Session, pool: SessionPool, request: FileRequest) -
             rows = worker.run(sql, (request.file,))
         except StatementFailed as failure:
             raise _refusal(failure) from None
-    found = replace(loaded, model_arch=rows[0][0], model_weights=bytes(rows[0][1]))
+    found = structs.replace(loaded, model_arch=rows[0][0], model_weights=bytes(rows[0][1]))
     return load_model(session, pool, found)
 
 
@@ -203,7 +183,9 @@ def _with_activations(session: Session, request: LoadRequest) -> LoadRequest:
     config = read_json(text, limits_of(session))
     known = dict(session.run(_EXPRESSIONS))
     changed = with_activations(config, known)
-    return request if changed == config else replace(request, model_arch=json.dumps(changed))
+    return (
+        request if changed == config else structs.replace(request, model_arch=json.dumps(changed))
+    )
 
 
 def _target(session: Session, request: LoadRequest) -> tuple[QualifiedName, Relation | None]:

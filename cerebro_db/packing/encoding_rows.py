@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cerebro_db.configs.encodings import Encoding, Recorded
 from cerebro_db.configs.registry import is_registered, model_reference
 from cerebro_db.errors import DuplicateFunction, UndefinedTable, WrongObjectType
@@ -21,6 +19,7 @@ from cerebro_db.postgres.relations import Relation, find, new_name
 from cerebro_db.postgres.session_settings import notify_of_other_styles, read_as
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.postgres.table_kinds import ENCODED
+from cerebro_db.requests.packing import EncodeRequest, EncoderRequest
 
 # Parameters: schema, name, oid of the table. Whether it is a function that was made here, and the
 # caller's.
@@ -35,27 +34,6 @@ _LIKE_A_COLUMN = "42701"
 _HINT = (
     "cerebro.cerebro_pack_columns makes such tables, and training on them makes tables of models"
 )
-
-
-@dataclass(frozen=True)
-class EncodeRequest:
-    """The arguments of ``cerebro_encode``, as given."""
-
-    source_table: str | None
-    training_table: str | None
-    output_table: str | None
-    id_col: str | None
-    replace: bool | None = False
-
-
-@dataclass(frozen=True)
-class EncoderRequest:
-    """The arguments of ``cerebro_create_encoder``, as given."""
-
-    source_table: str | None
-    training_table: str | None
-    function_name: str | None
-    replace: bool | None = False
 
 
 def encode(session: Session, request: EncodeRequest, notify: Notify) -> QualifiedName:

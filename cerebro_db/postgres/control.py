@@ -22,6 +22,7 @@ from cerebro_db.postgres.sessions import (
     wait_any,
 )
 from cerebro_db.postgres.times import Styles
+from cerebro_db.requests.declared import MAX_WORKERS
 
 NO_RUN = 0
 # As many as training uses where partitions are enough.
@@ -252,7 +253,6 @@ def _drain(sessions: Sequence[Session]) -> None:
         pending[0].tick()
 
 
-MAX_WORKERS = 256
 # Limits of a database and of a role are not for superusers, for whom some connections are kept. More are
 # kept, on newer servers, for members of a role.
 _FREE = """

@@ -12,6 +12,7 @@ from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.configs.messages import plain_text
 from cerebro_db.core.decisions import NOBODY, PROMOTE, STOP, Change, Decision, Results
 from cerebro_db.core.statuses import FINISHED, STOPPED
+from cerebro_db.core.tasks import RoundRecord
 from cerebro_db.postgres.catalog import Catalog, ConfigurationRow, keys_by_value
 from cerebro_db.wire import decode_stored, encode
 
@@ -214,3 +215,34 @@ def _change(row: tuple[Any, ...]) -> Change:
 def _read(kind: type[_T], text: str, column: str) -> _T:
     hint = "the row was changed by hand; begin a new run"
     return decode_stored(kind, text, f"cerebro.decisions.{column}", hint)
+
+
+# Of a row of cerebro._updates, without its run.
+COLUMNS = ", ".join(field.name for field in fields(RoundRecord))
+_ROW = (
+    "(%s, %s, %s, %s, %s, %s::float8, %s::float8, %s, %s::integer[], %s::float8[], %s::integer[], "
+    "%s::bytea)"
+)
+
+
+def rounds_of(catalog: Catalog, run_id: int) -> list[RoundRecord]:
+    """The recorded rounds of a run."""
+    sql = f"SELECT {COLUMNS} FROM cerebro._updates WHERE run_id = %s"
+    rows = catalog.execute(sql, (run_id,))
+    return [RoundRecord(*row) for row in rows]
+
+
+def add_rounds(catalog: Catalog, run_id: int, records: Sequence[RoundRecord]) -> None:
+    """Store records of rounds, all or none."""
+    rows = ", ".join([_ROW] * len(records))
+    values = [value for one in records for value in (run_id, *vars(one).values())]
+    catalog.store(f"INSERT INTO cerebro._updates (run_id, {COLUMNS}) VALUES {rows}", values)
+
+
+def copy_rounds(catalog: Catalog, source: int, run_id: int) -> None:
+    """Have a run follow the orders of another one."""
+    catalog.store(
+        f"INSERT INTO cerebro._updates (run_id, {COLUMNS}) SELECT %s, {COLUMNS} "
+        "FROM cerebro._updates WHERE run_id = %s",
+        (run_id, source),
+    )

@@ -18,6 +18,7 @@ from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import Configuration
 from cerebro_db.core.state import RunState
 from cerebro_db.decide.search.guarded import Guarded, fault_of
+from cerebro_db.decide.search.stopping import short_trials
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.direct import make_executor
 from cerebro_db.executors.served import ServedRounds
@@ -28,8 +29,7 @@ from cerebro_db.postgres import direct_board
 from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.gpus import gpu_places
-from cerebro_db.postgres.records import decisions_of
-from cerebro_db.postgres.rounds import rounds_of
+from cerebro_db.postgres.records import decisions_of, rounds_of
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.runs import results
@@ -37,12 +37,12 @@ from cerebro_db.runs.catalog import RunCatalog, ends_of
 from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.decisions import Decisions
 from cerebro_db.runs.guards import guard_key, wait_for_orphans
+from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.loop import Loop
 from cerebro_db.runs.memory import memory_workers
-from cerebro_db.runs.report import Report
-from cerebro_db.runs.request import Limits
+from cerebro_db.runs.notices import RunNotices
 from cerebro_db.runs.requests import Requests
-from cerebro_db.runs.searches.telling import SearchReport, last_line
+from cerebro_db.runs.searches.notices import SearchNotices, last_line
 from cerebro_db.runs.setup import RunSetup
 from cerebro_db.runs.stored import check_unchanged, load_state, states_of
 from cerebro_db.runs.strategy_checks import hosts_of_peers
@@ -195,12 +195,14 @@ class Attempt:
         executor.give_back()
         return decider
 
-    def _report(self, setup: RunSetup, state: RunState, decider: Decider, active: float) -> Report:
+    def _report(
+        self, setup: RunSetup, state: RunState, decider: Decider, active: float
+    ) -> RunNotices:
         """Lines of a search, or of another run."""
         clock = time.monotonic
         if setup.search is None:
-            return Report(state, self._notify, clock, active)
-        return SearchReport(state, self._notify, clock, active, setup.search, decider.outlook)
+            return RunNotices(state, self._notify, clock, active)
+        return SearchNotices(state, self._notify, clock, active, setup.search, decider.outlook)
 
     def _admit(
         self,
@@ -243,8 +245,6 @@ class Attempt:
 
 def stopped_trials(catalog: Catalog, setup: RunSetup, run_id: int, state: RunState) -> set[int]:
     """Trials of a search that have a model, and were to be trained further; none of another run."""
-    from cerebro_db.decide.search.ends import short_trials  # which needs NumPy
-
     if setup.search is None:
         return set()
     trained = {
@@ -263,17 +263,17 @@ def decider_of(
     notify: Callable[[str], None],
 ) -> Decider:
     """The decider of a search, with the decisions of earlier drivers applied."""
+    from cerebro_db.decide.search.decider import SearchDecider  # which needs NumPy
     from cerebro_db.decide.search.replay import Replay
-    from cerebro_db.decide.search.schedule import Schedule  # which needs NumPy
 
     if search.replays:
         return Replay(search.replays)
-    schedule = Schedule(search, lambda row: maker.fault(row, setup.models), made)
-    return Guarded(schedule, fault_of(made), functools.partial(_tell_fault, notify))
+    decider = SearchDecider(search, lambda row: maker.fault(row, setup.models), made)
+    return Guarded(decider, fault_of(made), functools.partial(_tell_fault, notify))
 
 
 def _tell_fault(notify: Callable[[str], None], reason: str, error: Exception) -> None:
-    """Report why a search ends; the traceback goes to the log."""
+    """RunNotices why a search ends; the traceback goes to the log."""
     number = secrets.token_hex(4)
     trace = "".join(traceback.format_exception(error))
     sys.stderr.write(f"Cerebro-DB: unexpected error {number}: {trace}")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+from cerebro_db.core.statuses import DRIVEN, GOING_ON, QUEUED
 from cerebro_db.errors import (
     CerebroError,
     InvalidArgument,
@@ -13,14 +14,7 @@ from cerebro_db.errors import (
     RunInterrupted,
     WrongRunStatus,
 )
-from cerebro_db.postgres.catalog import (
-    GOING_ON,
-    QUEUED,
-    RUN_TABLES,
-    STATES_SCHEMA,
-    Catalog,
-    StoredRun,
-)
+from cerebro_db.postgres.catalog import RUN_TABLES, STATES_SCHEMA, Catalog, StoredRun
 from cerebro_db.postgres.control import END_HOLDER, control_session, holder_of, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.jobs import Jobs
@@ -136,7 +130,7 @@ def _ask(pool: SessionPool, run_id: int | None, action: str, mst_key: int | None
         run = catalog.run(run_id)
         if mst_key is None and run.status in _NOT_DRIVEN:
             return _stop_interrupted(control, catalog, run, action)
-        _check_going_on(run, GOING_ON if mst_key is not None else (*GOING_ON, *_NOT_DRIVEN))
+        _check_going_on(run, DRIVEN if mst_key is not None else (*DRIVEN, *_NOT_DRIVEN))
         if mst_key is not None:
             _check_configuration(catalog, run.run_id, mst_key)
         catalog.add_request(run.run_id, action, mst_key)
@@ -153,7 +147,7 @@ def _stopped(catalog: Catalog, run_id: int, action: str) -> str:
         if run.status == "interrupted" and is_forced:
             with suppress(ObjectInUse):  # the queue has it taken up again, by who hears the request
                 return _stop_interrupted(catalog.session, catalog, run, action)
-        elif run.status not in GOING_ON:
+        elif run.status not in DRIVEN:
             return run.status
         elif waited >= DRIVER_SECONDS:
             is_forced = True
@@ -168,7 +162,7 @@ def _answered(catalog: Catalog, run_id: int, mst_key: int) -> str:
     end = time.monotonic() + _ANSWER_SECONDS
     while time.monotonic() < end:
         status = catalog.run(run_id).status
-        if status not in GOING_ON:
+        if status not in DRIVEN:
             return status
         status = _status_of(catalog, run_id, mst_key)
         if status in ("cancelled", "failed", "finished"):
@@ -197,7 +191,7 @@ def _stop_interrupted(session: Session, catalog: Catalog, run: StoredRun, action
                 hint=END_HOLDER,
             )
         role = session.run("SELECT current_user::text")[0][0]
-        before = (*GOING_ON, QUEUED, "interrupted")
+        before = (*GOING_ON, "interrupted")
         catalog.run_stopped(run.run_id, status, f"{status} by {role}", before)
         jobs = Jobs(session)
         for job_id in jobs.of_run(run.run_id):

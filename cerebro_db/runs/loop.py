@@ -30,7 +30,7 @@ from cerebro_db.core.tasks import (
     Task,
     Train,
     Trained,
-    Trial,
+    TryScoring,
     WorkerView,
     WriteEvents,
 )
@@ -49,7 +49,7 @@ from cerebro_db.errors import (
 )
 from cerebro_db.runs.catalog import diverged, measured
 from cerebro_db.runs.decisions import REFUSALS, Decisions
-from cerebro_db.runs.report import Report
+from cerebro_db.runs.notices import RunNotices
 from cerebro_db.runs.requests import Requests
 from cerebro_db.runs.tensorboard import EventFiles
 
@@ -81,7 +81,7 @@ class Loop:
         catalog: RunCatalog,
         decisions: Decisions,
         requests: Requests,
-        report: Report,
+        report: RunNotices,
         files: EventFiles,
         clock: Clock,
         first: Sequence[Request] = (),
@@ -149,7 +149,7 @@ class Loop:
         if worker.only_hops:
             return self._state.spec.strategy.next(self._state, worker, self._clock())
         if self._untried:
-            return Trial(tuple(self._untried))
+            return TryScoring(tuple(self._untried))
         if self._state.combining:
             return self._state.combining[0]
         text = self._files.next()
@@ -172,7 +172,7 @@ class Loop:
     def _submit(self, worker: int, task: Task) -> None:
         self._executor.submit(self._state, worker, task)
         self._state.apply(events.Submitted(worker, task))
-        if isinstance(task, Trial):
+        if isinstance(task, TryScoring):
             self._untried = []
         elif isinstance(task, Train | Step | Participate):
             self._plan()
@@ -208,7 +208,7 @@ class Loop:
         self._discard()
 
     def _to_try(self, configurations: Iterable[Configuration]) -> Iterator[int]:
-        """Of configurations that join the run, those whose like was not scored yet."""
+        """The configurations of which no like was scored yet."""
         for one in configurations:
             params = one.compile_params
             like = one.architecture.id, one.outputs, params.dtype_policy, params.optimizer.name
@@ -234,7 +234,7 @@ class Loop:
             self._judge([mst_key])
 
     def _follow(self, request: Request) -> None:
-        """Do what someone asks for, or tell why not."""
+        """Follow a request, or answer why not."""
         try:
             if isinstance(request.wanted, Cancel):
                 self._cancel(request.mst_key, request.who)
@@ -355,7 +355,7 @@ class Loop:
                         self._unscored(mst_key, error)
 
     def _answered(self, task: Task | None, result: Any) -> None:
-        if isinstance(task, Trial):
+        if isinstance(task, TryScoring):
             for mst_key, error in result.items():
                 self._end(int(mst_key), "failed", error)
         elif isinstance(task, Combine):
@@ -386,7 +386,7 @@ class Loop:
             self._scored(group.epoch, self._counting(group))
 
     def _counting(self, group: ScoringGroup) -> tuple[int, ...]:
-        """Of a group those that were not stopped at an earlier epoch meanwhile."""
+        """The configurations of a group that were not stopped at an earlier epoch."""
         tracks, epoch = self._state.tracks, group.epoch
         return tuple(key for key in group.mst_keys if not tracks[key].is_given_up(epoch))
 
@@ -411,7 +411,7 @@ class Loop:
 
     # -- failures --------------------------------------------------------------------------------
     def _failed(self, task: Task | None, failure: Failure) -> None:
-        """One configuration fails by itself; anything else ends the run."""
+        """Handle a failed task: a configuration fails by itself, anything else ends the run."""
         assert failure.error is not None
         if isinstance(task, WriteEvents):  # what is missing is written when the run is resumed
             self._report.notify(f"TensorBoard: {failure.message}")
@@ -451,8 +451,8 @@ class Loop:
             self._hop_failed(task.hops[0], failure)
 
     def _is_made_again(self, task: Task | None) -> bool:
-        """True if a task is done again whose trainer has ended: a hop once, anything else a few times."""
-        if isinstance(task, Trial):
+        """True if a task is redone whose trainer has ended: a hop once, anything else a few times."""
+        if isinstance(task, TryScoring):
             self._untried += task.mst_keys
         if isinstance(task, Train | Step):
             return len(task.hops) > 1 or not self._state.losses[task.hops[0]]
@@ -466,7 +466,7 @@ class Loop:
         self._report.epochs()
 
     def _cancel(self, mst_key: int, who: str) -> None:
-        """Someone cancelled one configuration."""
+        """Cancel one configuration."""
         if mst_key not in self._state.tracks:
             raise InvalidArgument(f"mst_key: got {mst_key}; allowed: a configuration of the run")
         self._end(mst_key, "cancelled", f"cancelled by {who}")

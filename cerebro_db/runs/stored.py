@@ -25,6 +25,7 @@ from cerebro_db.core.spec import (
     RunSpec,
 )
 from cerebro_db.core.state import RunState
+from cerebro_db.core.statuses import DRIVEN, QUEUED
 from cerebro_db.core.strategies import Strategy
 from cerebro_db.core.tasks import Measures
 from cerebro_db.decide import callbacks
@@ -33,8 +34,6 @@ from cerebro_db.errors import InvalidArgument, InvalidData, WrongRunStatus
 from cerebro_db.models.architectures import limits_of
 from cerebro_db.models.fit_checks import target_facts, with_counts
 from cerebro_db.postgres.catalog import (
-    GOING_ON,
-    QUEUED,
     ArchitectureRow,
     Catalog,
     ConfigurationRow,
@@ -47,14 +46,13 @@ from cerebro_db.postgres.dialects.postgresql.training import StateTables
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, packed_of
 from cerebro_db.postgres.packed import fingerprint as packed_fingerprint
-from cerebro_db.postgres.records import decisions_of
-from cerebro_db.postgres.rounds import copy_rounds
+from cerebro_db.postgres.records import copy_rounds, decisions_of
 from cerebro_db.postgres.session_settings import everywhere
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
+from cerebro_db.requests.fitting import check_workers
 from cerebro_db.runs.catalog import RunCatalog, diverged, measured
-from cerebro_db.runs.request import check_workers
 from cerebro_db.runs.setup import RunSetup, partitions_of, workers_of
 from cerebro_db.runs.strategy_checks import check_enough, check_groups
 
@@ -90,7 +88,7 @@ def register(
                 "(SELECT o.model_id, o.model_weights FROM cerebro._architectures o "
                 f"WHERE o.run_id = {setup.weights_of:d})"
             )
-        status = GOING_ON[0] if queued is None else QUEUED
+        status = DRIVEN[0] if queued is None else QUEUED
         run_id = catalog.new_run(row, rows, _architecture_rows(setup), source, status)
         if setup.weights_of and setup.spec.strategy.has_weight_server:
             copy_rounds(catalog, setup.weights_of, run_id)
@@ -358,7 +356,7 @@ def _configuration(
 
 
 def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
-    """The same with another number of workers, which no result depends on."""
+    """The setup with another number of workers, on which no result depends."""
     if num_workers is None:
         return setup
     strategy, packed = setup.spec.strategy, setup.packed
@@ -373,7 +371,7 @@ def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
 
 
 def with_output(setup: RunSetup, output: QualifiedName | None) -> RunSetup:
-    """The same with other names for its output tables.
+    """The setup with other names of its output tables.
 
     Raises:
         InvalidArgument: the run replaces the tables from which it went on.
@@ -454,7 +452,7 @@ def _check_groups(spec: RunSpec, hops: Iterable[Hop]) -> None:
 
 
 def _numbered(spec: RunSpec) -> int:
-    """Number of workers that rows of hops tell: in steps, the processes of the partitions."""
+    """Number of workers in the rows of hops: for tasks of a step, the processes of the partitions."""
     return spec.hops_an_epoch if spec.strategy.drives_segments else spec.workers.count
 
 
@@ -469,7 +467,7 @@ def state_of_decisions(setup: RunSetup, decisions: Iterable[Decision]) -> RunSta
 
 
 def _diverged(state: RunState, rows: Iterable[Measures]) -> list[events.Failed]:
-    """Configurations with results that are no number, which nobody has written down yet."""
+    """Failures of configurations whose results are no number, and which are not recorded yet."""
     found = []
     for row in rows:
         if not math.isfinite(row.loss) and not state.tracks[row.mst_key].ended:
@@ -480,7 +478,7 @@ def _diverged(state: RunState, rows: Iterable[Measures]) -> list[events.Failed]:
 
 
 def _done(state: RunState, store: StateStore) -> dict[int, int]:
-    """Hops that each configuration has done: as many as its newest state tells."""
+    """Number of hops of each configuration: as many as its newest state tells."""
     done = dict.fromkeys(state.tracks, 0)
     for mst_key, version in store.kept():
         done[mst_key] = max(done[mst_key], version)
@@ -503,7 +501,7 @@ def _partly_measured(state: RunState, rows: Iterable[Measures]) -> set[tuple[int
 def _ahead(
     rows: Iterable[Measures], going: Mapping[int, int], hops_an_epoch: int
 ) -> set[tuple[int, int]]:
-    """Results of epochs that are made again, as their states are lost: mst_key and epoch."""
+    """Results of epochs whose states are lost, as mst_key and epoch."""
     return {
         (row.mst_key, row.epoch)
         for row in rows

@@ -17,7 +17,7 @@ from cerebro_db.configs.grids.outputs import (
     is_exact,
     loss_names,
 )
-from cerebro_db.configs.images import ImageEncoding, OnError, check_ignores, ignores_errors
+from cerebro_db.configs.images import ImageEncoding, check_ignores, ignores_errors
 from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.executors.tasks import input_task, target_task, worker_task
 from cerebro_db.models.registered import Origin, named_models, origin_of
@@ -49,6 +49,7 @@ from cerebro_db.postgres.sessions import Session, close_all
 from cerebro_db.postgres.table_kinds import CONFUSION as CONFUSION_MATRICES
 from cerebro_db.postgres.table_kinds import SCORES, Kind
 from cerebro_db.relay.machine import cores
+from cerebro_db.requests.predicting import ConfusionRequest, EvaluationRequest
 from cerebro_db.scoring.again import done_again
 from cerebro_db.scoring.prediction_models import shown_classes
 from cerebro_db.scoring.raw_rows import RawRows, check_raw_arguments, packed_rows
@@ -71,31 +72,6 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True)
-class EvaluationRequest:
-    """The arguments of ``cerebro_evaluate``, as given.
-
-    Attributes:
-        dependent_varname, independent_varname: of raw rows; NULL for the columns of the models.
-        on_error: of images of raw rows that cannot be read.
-    """
-
-    model_table: str | None
-    test_table: str | None
-    output_table: str | None
-    use_gpus: bool | None = False
-    mst_key: int | None = None
-    replace: bool | None = False
-    dependent_varname: str | None = None
-    independent_varname: str | None = None
-    on_error: str | None = OnError.STOP
-
-    @property
-    def ignores(self) -> bool:
-        """True if rows of images that cannot be read are left out."""
-        return ignores_errors(self.on_error)
-
-
-@dataclass(frozen=True)
 class Score:
     """Loss and metrics of one model; of several outputs also the loss of each is a metric."""
 
@@ -113,7 +89,7 @@ class Score:
         return [self.loss, first, names, self.loss_type, self.mst_key, metrics]
 
 
-def evaluate(host: JobHost, request: EvaluationRequest) -> list[Score]:
+def evaluate(host: JobHost, request: EvaluationRequest | ConfusionRequest) -> list[Score]:
     """Score models on a packed table or on raw rows, and write the scores into a new table.
 
     Args:
@@ -164,7 +140,7 @@ def _scored(
 
 
 def _wanted(
-    control: Session, table: ModelTable, request: EvaluationRequest, kind: Kind
+    control: Session, table: ModelTable, request: EvaluationRequest | ConfusionRequest, kind: Kind
 ) -> tuple[Relation, list[TrainedModel], Outputs]:
     """The test table, the models and the outputs of a request."""
     found = find(control, request.test_table, _ROLE)
@@ -188,20 +164,20 @@ def _test_rows(
     host: JobHost,
     control: Session,
     table: ModelTable,
-    request: EvaluationRequest,
+    request: EvaluationRequest | ConfusionRequest,
     found: Relation,
 ) -> Iterator[PackedTable]:
     """The rows of a request: a packed table, or raw rows that are packed meanwhile as the models need them."""
     if not is_packed(found):
         named = request.dependent_varname, request.independent_varname
         rows = RawRows(found, *named, request.on_error)
-        check_ignores(request.ignores, image_of(table.encoding))
+        check_ignores(ignores_errors(request.on_error), image_of(table.encoding))
         rows.read_for(table)
         with packed_rows(host, control, table, rows) as test:
             yield test
         return
     test = load_packed(control, request.test_table, _ROLE)
-    check_ignores(request.ignores, None)
+    check_ignores(ignores_errors(request.on_error), None)
     check_raw_arguments(
         test,
         dependent_varname=request.dependent_varname,
@@ -426,7 +402,7 @@ def _write(session: Session, outputs: Outputs, scores: Sequence[Score], origin: 
 _MOST_ROWS = 10_000
 
 
-def confusion_matrix(host: JobHost, request: EvaluationRequest) -> QualifiedName:
+def confusion_matrix(host: JobHost, request: EvaluationRequest | ConfusionRequest) -> QualifiedName:
     """Count rows by class and predicted class; returns the table's name.
 
     Args:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from cerebro_db.core.statuses import GOING_ON
 from cerebro_db.errors import (
     CerebroError,
     RunCancelled,
@@ -18,7 +19,7 @@ from cerebro_db.errors import (
     Unexpected,
 )
 from cerebro_db.postgres import drift
-from cerebro_db.postgres.catalog import GOING_ON, QUEUED, Catalog
+from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import control_session, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.jobs import ENDS, Job, Jobs
@@ -26,11 +27,19 @@ from cerebro_db.postgres.relations import CallerPath, SearchPath
 from cerebro_db.postgres.session_settings import SessionSettings, work_for
 from cerebro_db.postgres.sessions import Session, SessionPool, is_alive
 from cerebro_db.postgres.times import STYLES, Styles
+from cerebro_db.requests.declared import RUN, Function
 from cerebro_db.runs import job_drivers, lifecycle
 from cerebro_db.runs.driver import drive_on
 from cerebro_db.runs.guards import status_after
 from cerebro_db.runs.promotion import promote_if_better
-from cerebro_db.server.job_calls import RESUME, RUN, Function, function_of, limits_of, made_in
+from cerebro_db.server.job_calls import (
+    RESUME,
+    function_of,
+    limits_of,
+    made_in,
+    request_of,
+    steps_of,
+)
 
 FORGET = "keep_runs"  # the call of a job that removes what is older than is kept
 _LOOK_SECONDS = 0.5
@@ -235,11 +244,12 @@ class JobDriver:
             return run_id
         function = function_of(name)
         checked = function.checked(given, has_run=last is not None)
-        steps = function.steps
+        steps = steps_of(function)
         if steps is not None and steps.queue is not None:
-            return run_id or steps.queue(host, checked, self._registered)
+            request = request_of(host, function, checked)
+            return run_id or steps.queue(host, request, self._registered)
         if steps is not None and steps.work is not None:
-            steps.work(host, checked)
+            steps.work(host, request_of(host, function, checked))
             self._jobs.log(self._job_id, "done", last)
             return None
         self._called(host, function, checked, last)
@@ -275,7 +285,7 @@ class JobDriver:
         """Go on with a run, unless somebody has stopped it; status and error afterwards."""
         status, error = self._run_stands(run_id)
         until = time.monotonic() + _CROWDED_SECONDS
-        while status in (*GOING_ON, QUEUED, "interrupted"):
+        while status in (*GOING_ON, "interrupted"):
             try:
                 drive_on(self._pool, self._dialect, run_id, limits_of(name, given), host.notice)
             except RunInterrupted as crowded:  # all workers of the role are in use, for example
@@ -369,7 +379,7 @@ class JobDriver:
             jobs = self._jobs
             run_id = jobs.course(self._job_id).last_run
             if run_id is not None and status in ("failed", "cancelled"):
-                before = (*GOING_ON, QUEUED, "interrupted")  # where it did not come to be driven
+                before = (*GOING_ON, "interrupted")  # where it did not come to be driven
                 Catalog(self._session).run_stopped(run_id, status, error or status, before)
             jobs.log(self._job_id, status, run_id, error)
             self._session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (self._job.lock_key,))

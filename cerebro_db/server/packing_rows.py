@@ -15,8 +15,8 @@ from cerebro_db.configs.images import (
     image_encoding,
 )
 from cerebro_db.configs.messages import check_divisor
+from cerebro_db.requests.packing import ImageArrayRequest
 from cerebro_db.server.computing import Tick, compute
-from cerebro_db.server.declarations import READS
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.settings import settings_of
 from cerebro_db.server.training import checked
@@ -102,18 +102,11 @@ def fault(
     return _of_image(plpy, images.image_fault, data, _image(plpy, shape, format, max_pixels))
 
 
-@entry_of("cerebro_image_array", READS)
-def values(
-    plpy: Any,
-    gd: dict[str, Any],
-    data: bytes | None,
-    shape: list[int | None] | None,
-    format: str | None,
-    divisor: float | None,
-) -> list[Any] | None:
+@entry_of(ImageArrayRequest)
+def values(plpy: Any, gd: dict[str, Any], request: ImageArrayRequest) -> list[Any] | None:
     """The values of an image, divided, as nested lists; None for NULL."""
-    image = image_encoding("image", format, shape)
-    wanted = check_divisor(divisor)
+    image = image_encoding("image", request.image_format, request.image_shape)
+    wanted, data = check_divisor(request.normalizing_const), request.image
     if data is None:
         return None
     if image.format is ImageFormat.ENCODED:

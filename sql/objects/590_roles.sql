@@ -244,7 +244,7 @@ END
 $name$;
 COMMENT ON FUNCTION cerebro._role_name(oid) IS 'Internal: the name of a role, also of one that is not here any more.';
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_reassign_owned(owner text, new_owner text) RETURNS bigint
+{{ head('cerebro_reassign_owned') }}
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old oid;
@@ -297,8 +297,7 @@ BEGIN
     RETURN rows;
 END
 $$;
-COMMENT ON FUNCTION cerebro.cerebro_reassign_owned(text, text) IS
-'Gives the runs, registered models, jobs and schedules of a role to another one, also of a role that was dropped, or is not in the cluster where a dump was restored; returns how many. For superusers. Tables are given by REASSIGN OWNED or ALTER TABLE.';
+{{ comment('cerebro_reassign_owned') }}
 {% for signature in ['_adopt()', '_know_role(oid, name)'] %}
 ALTER FUNCTION cerebro.{{ signature }} OWNER TO cerebro_owner;
 {%- endfor %}

@@ -330,7 +330,7 @@ ALTER FUNCTION cerebro._may_start(bigint) OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._may_start(bigint) IS 'Internal: whether one more job of that owner may go on beside those that do.';
 
 CREATE OR REPLACE FUNCTION cerebro._start_job(job_id bigint, role text)
-RETURNS boolean LANGUAGE plpython3u AS {{ udf('_start_job') }};
+RETURNS boolean LANGUAGE plpython3u AS {{ plpython('return relay.driver("jobs.work", job_id, role)') }};
 COMMENT ON FUNCTION cerebro._start_job(bigint, text) IS
 'Internal: starts a driver that goes on with a job as its owner. Only the owner of the catalog may call it.';
 
@@ -451,7 +451,7 @@ ALTER FUNCTION cerebro._job_failed(bigint, text) OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._job_failed(bigint, text) IS
 'Internal: writes down that a job, and its run, cannot be started. Only the owner of the catalog may call it.';
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_work() RETURNS integer
+{{ head('cerebro_work') }}
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     kept    interval := (SELECT nullif(s.value, '')::interval FROM cerebro.settings s WHERE s.name = 'keep_runs');
@@ -511,8 +511,7 @@ BEGIN
 END
 $$;
 ALTER FUNCTION cerebro.cerebro_work() OWNER TO cerebro_owner;
-COMMENT ON FUNCTION cerebro.cerebro_work() IS
-'Starts jobs that wait, and those that were under way when the server ended; forgets runs and jobs that are older than the setting keep_runs. pg_cron and cerebro daemon call it every minute, and nobody else has to. Returns how many jobs were started.';
+{{ comment('cerebro_work') }}
 
 CREATE OR REPLACE FUNCTION cerebro._lock_number() RETURNS bigint
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -521,66 +520,31 @@ $$;
 COMMENT ON FUNCTION cerebro._lock_number() IS 'Internal: a random key for the lock of a job.';
 
 CREATE OR REPLACE FUNCTION cerebro._wait_for(what text, number bigint, seconds double precision)
-RETURNS text LANGUAGE plpython3u AS {{ udf('_wait_for') }};
+RETURNS text LANGUAGE plpython3u AS {{ plpython('return relay.driver("jobs.wait_for", what, number, seconds)') }};
 COMMENT ON FUNCTION cerebro._wait_for(text, bigint, double precision) IS
 'Internal: cerebro_wait and cerebro_wait_job with seconds.';
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_wait(run_id bigint, timeout interval DEFAULT NULL)
-RETURNS text LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+{{ head('cerebro_wait') }} LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT cerebro._wait_for('run', $1, extract(epoch FROM $2)::double precision)
 $$;
-COMMENT ON FUNCTION cerebro.cerebro_wait(bigint, interval) IS
-'Waits until a run has ended, with the job that it is of; returns its status, which is queued or running where the time is over before.';
+{{ comment('cerebro_wait') }}
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_wait_job(job_id bigint, timeout interval DEFAULT NULL)
-RETURNS text LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+{{ head('cerebro_wait_job') }} LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT cerebro._wait_for('job', $1, extract(epoch FROM $2)::double precision)
 $$;
-COMMENT ON FUNCTION cerebro.cerebro_wait_job(bigint, interval) IS
-'Waits until a job has ended; returns its status, which is queued or running where the time is over before.';
+{{ comment('cerebro_wait_job') }}
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_cancel_job(job_id bigint)
-RETURNS text LANGUAGE plpython3u AS {{ udf('cerebro_cancel_job') }};
-COMMENT ON FUNCTION cerebro.cerebro_cancel_job(bigint) IS
-'Stops a job, whether it waits or is under way; its run, where it has one, can be resumed. Returns the status afterwards.';
+{{ function('cerebro_cancel_job') }}
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_promote_if_better(
-    run_id  bigint,
-    model   text,
-    mst_key integer DEFAULT NULL,
-    validation_table text DEFAULT NULL)
-RETURNS integer LANGUAGE plpython3u AS {{ udf('cerebro_promote_if_better') }};
-COMMENT ON FUNCTION cerebro.cerebro_promote_if_better(bigint, text, integer, text) IS
-'Registers the best model of a finished run, or that of mst_key, and gives it the alias, such as model:digits@champion, if it is better on the validation table of the run than the version that has the alias, or where none has. Both are scored anew: on the packed rows, or, where one of them was trained with another encoding or other classes, on the raw rows that these were packed from, each by its own encoding. validation_table: other rows, packed or raw. Returns the version, NULL where it is no better. The lineage of the version tells what was compared.';
+{{ function('cerebro_promote_if_better') }}
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_submit(
-    calls      json,
-    on_success text DEFAULT NULL,
-    priority   integer DEFAULT 0)
-RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_submit') }};
-COMMENT ON FUNCTION cerebro.cerebro_submit(json, text, integer) IS
-'Makes calls once, one after another, as a job that needs no session, and returns its job_id. calls, on_success and priority as in cerebro_schedule. Any function that changes data may be called. Everything is checked now.';
+{{ function('cerebro_submit') }}
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_schedule(
-    name       text,
-    cron       text,
-    calls      json,
-    on_success text DEFAULT NULL,
-    priority   integer DEFAULT 0,
-    timer      text DEFAULT NULL)
-RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_schedule') }};
-COMMENT ON FUNCTION cerebro.cerebro_schedule(text, text, json, text, integer, text) IS
-'Makes calls again and again, as a job of the caller each time: cron such as 0 3 * * *; calls: an object with the functions by name, in their order, and their arguments by name; any function that changes data may be called. Everything is checked now. on_success: such as model:digits@champion, for cerebro_promote_if_better. timer: pg_cron, crontab (the line that cerebro schedule --print writes) or daemon (the program cerebro daemon); default: pg_cron where it is in this database, else daemon. A schedule of that name gives way.';
+{{ function('cerebro_schedule') }}
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_unschedule(name text)
-RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_unschedule') }};
-COMMENT ON FUNCTION cerebro.cerebro_unschedule(text) IS
-'Ends a schedule; a job of it that goes on does so.';
+{{ function('cerebro_unschedule') }}
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_start_schedule(name text)
-RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_start_schedule') }};
-COMMENT ON FUNCTION cerebro.cerebro_start_schedule(text) IS
-'Makes the calls of a schedule now, as a job; returns its job_id. Where the one before still goes on it is skipped, which is a job as well, and NULL is returned. Timers call it.';
+{{ function('cerebro_start_schedule') }}
 
 -- With pg_cron in this database what waits, and what a restart of the server has ended, goes on by itself.
 DO $cron$

@@ -21,8 +21,8 @@ from cerebro_db.postgres.dialects.postgresql.training import (
     StateTables,
 )
 from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.requests.fitting import FitRequest
 from cerebro_db.runs.driver import fit_multiple
-from cerebro_db.runs.request import FitRequest
 from conftest import Sql
 from tests.fitting.conftest import ADAM, DENSE, SOFTMAX, model, select
 from tests.fitting.test_progress import Background, until

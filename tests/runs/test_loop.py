@@ -39,7 +39,7 @@ from cerebro_db.decide.strategies.auto import Auto
 from cerebro_db.errors import HandedBack, TrainerLost
 from cerebro_db.postgres.sessions import StatementFailed
 from cerebro_db.runs.loop import Loop
-from cerebro_db.runs.report import Report
+from cerebro_db.runs.notices import RunNotices
 from tests.decide.test_grouping import costly
 
 
@@ -230,7 +230,7 @@ def run(
     executor = executor or Counting(workers, seed, fails)
     written = Written()
     anything: Any = written
-    report = Report(state, lambda line: None, lambda: 0.0)
+    report = RunNotices(state, lambda line: None, lambda: 0.0)
     loop = Loop(
         state=state,
         executor=executor,

@@ -1,4 +1,4 @@
-"""A search made again from its decisions, whatever they came from."""
+"""A decider that repeats the stored decisions of a search."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Replay(NoDecider):
             yield from self._limit(state)
 
     def outlook(self) -> Outlook:
-        """That of the search that it repeats."""
+        """Size of the search that is repeated."""
         budgets = {change.mst_key: change.epochs for one in self._stored for change in one.changes}
         return Outlook(len(budgets), sum(budgets.values()))
 
@@ -67,7 +67,7 @@ class Replay(NoDecider):
         )
 
     def _limit(self, state: RunState) -> Iterator[Allowance]:
-        """No configuration goes beyond an epoch that a later decision goes back to."""
+        """Limit configurations to the epochs that later decisions go back to."""
         self._seen = state.decisions
         wanted: dict[int, list[int]] = defaultdict(list)
         for one in self._stored[state.decisions :]:

@@ -90,7 +90,7 @@ class Chance:
 
 
 class Learning:
-    """A sampler of Optuna's, asked and told.
+    """A sampler of Optuna, which learns from results.
 
     What it proposes depends on the seed, the number of the trial, and what it was told: each proposal
     has a sampler with random numbers of its own.
@@ -168,7 +168,7 @@ class Learning:
             self._asked = None
 
     def _add(self, parameters: Parameters, epochs: int, values: Values, *, is_full: bool) -> None:
-        """A trial that was not asked for."""
+        """Add a trial that was not proposed by the sampler to the study."""
         states = self._optuna.trial.TrialState
         fixed = Fixed(parameters)
         self._explorer.suggest(fixed)

@@ -51,7 +51,7 @@ class Trial:
 
     @property
     def latest(self) -> Values | None:
-        """Its last values."""
+        """The values after the last measured epoch."""
         return self.values[max(self.values)] if self.values else None
 
     @property
@@ -276,7 +276,7 @@ class Method(ABC):
         """The budget allows more configurations: trials that were wanted, and not started, are wanted anew."""
 
     def adopted(self, trial: Trial) -> None:
-        """Somebody else has proposed a trial; its budget is set here: by default, all epochs."""
+        """Set the budget of a trial that somebody else has proposed: by default, all epochs."""
         trial.budget = self.full
 
     def observed(self, trial: Trial, trials: Mapping[int, Trial]) -> Iterable[End]:

@@ -30,8 +30,8 @@ from cerebro_db.core.search import Budget, EarlyStopping, Objective, SearchSpec
 from cerebro_db.core.spec import Space
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.decide import retention
+from cerebro_db.decide.search.decider import SearchDecider
 from cerebro_db.decide.search.methods import METHODS
-from cerebro_db.decide.search.schedule import Schedule
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.wire import convert
@@ -142,8 +142,8 @@ class Course:
         self.schedule = self._schedule()
         self._random = random.Random(self.order)
 
-    def _schedule(self) -> Schedule:
-        return Schedule(self.spec, lambda row: None, tuple(self.recorded))
+    def _schedule(self) -> SearchDecider:
+        return SearchDecider(self.spec, lambda row: None, tuple(self.recorded))
 
     # -- running ---------------------------------------------------------------------------------
     def run(self) -> Course:

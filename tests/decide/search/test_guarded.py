@@ -12,12 +12,12 @@ from decide.search.test_courses import noisy, uneven
 from cerebro_db.core.decisions import Decision, Request
 from cerebro_db.core.events import Allowance
 from cerebro_db.core.state import RunState
+from cerebro_db.decide.search.decider import SearchDecider
 from cerebro_db.decide.search.guarded import Guarded, fault_of
-from cerebro_db.decide.search.schedule import Schedule
 from cerebro_db.errors import InvalidArgument, InvalidData, RunCancelled
 
 
-class Breaking(Schedule):
+class Breaking(SearchDecider):
     """Raises at a decision.
 
     Attributes:
