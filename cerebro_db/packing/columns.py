@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cerebro_db.columns.values import Column
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.packing.earlier import Earlier
 from cerebro_db.packing.request import PackRequest
 from cerebro_db.packing.source import Feature, Target, listed_feature, target_of
 from cerebro_db.postgres.columns import split_names
 from cerebro_db.postgres.names import MAX_IDENTIFIER_BYTES
-from cerebro_db.postgres.relations import Column, Relation, column
+from cerebro_db.postgres.relations import Relation, column
 from cerebro_db.postgres.table_kinds import MAX_LISTED
 
 

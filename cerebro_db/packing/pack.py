@@ -11,8 +11,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from cerebro_db.configs.encodings import Encoding
-from cerebro_db.configs.images import check_ignores
+from msgspec import structs
+
+from cerebro_db.columns.encoded import Encoding
+from cerebro_db.columns.images import check_ignores
 from cerebro_db.configs.rounding import gathered
 from cerebro_db.errors import (
     CerebroError,
@@ -30,8 +32,8 @@ from cerebro_db.packing.columns import (
 from cerebro_db.packing.drift import Observed, observe, with_statistics
 from cerebro_db.packing.earlier import Earlier, check_follows, followed, of_packed
 from cerebro_db.packing.earlier import earlier as earlier_packing
-from cerebro_db.packing.encoding_plan import Fitter
 from cerebro_db.packing.equality import compared
+from cerebro_db.packing.fitting import Fitter
 from cerebro_db.packing.layout import Layout, lay_out
 from cerebro_db.packing.request import PackRequest, PackSummary
 from cerebro_db.packing.row_faults import Damaged, columns_named, find_damaged, left_out
@@ -40,7 +42,6 @@ from cerebro_db.packing.source import (
     Feature,
     Target,
     check_source,
-    is_whole,
     within_limits,
 )
 from cerebro_db.packing.survey import Survey, Surveyor, extras_of
@@ -366,7 +367,6 @@ class _Job:
             wanted.max_categories,
             wanted.min_coverage,
             self._host.notice,
-            [one.name for one in work.source.columns if is_whole(one)],
         )
         found = with_statistics(self._control, read, fitter.fitted(plan))
         return self._with_styles(work, found)
@@ -374,7 +374,7 @@ class _Job:
     def _with_styles(self, work: Work, encoding: Encoding) -> Work:
         """With an encoding, and the settings with which its rows are read."""
         styles = styles_while_read(self._control, work.source)
-        found = replace(encoding, styles=styles)
+        found = structs.replace(encoding, styles=styles)
         return replace(work, feature=replace(work.feature, encoding=found))
 
     def _compared(self, work: Work, earlier: Earlier, read: Read, encoding: Encoding) -> Work:
@@ -462,7 +462,7 @@ class _Job:
         for name, rounding in found.items():
             column = name
             if isinstance(work.feature.encoding, Encoding) and name == work.names[0]:
-                column = work.feature.encoding.column_of(rounding.place).name
+                column = work.feature.encoding.column_of(rounding.place)
             self._host.notice(rounding.notice(column))
 
     def _finish(self, work: Work, survey: Survey, layout: Layout) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from cerebro_db.configs.images import ImageEncoding, OnError, ignores_errors, image_encoding
+from cerebro_db.columns.images import ImageEncoding, OnError, ignores_errors, image_encoding
 from cerebro_db.configs.messages import check_divisor, shown
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.packing.encoding_plan import EncodingRequest

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cerebro_db.configs.images import ImageEncoding
+from cerebro_db.columns.images import ImageEncoding
+from cerebro_db.columns.values import Column
 from cerebro_db.configs.messages import shortened
 from cerebro_db.errors import CerebroError, InvalidData
 from cerebro_db.packing.layout import parse_addresses
@@ -18,7 +19,6 @@ from cerebro_db.postgres.control import Statement, gather
 from cerebro_db.postgres.dialects.postgresql.packing import PostgreSQLPacking
 from cerebro_db.postgres.dialects.postgresql.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.names import QualifiedName, shown_identifier
-from cerebro_db.postgres.relations import Column
 from cerebro_db.postgres.sessions import Session, StatementFailed
 
 NULL, ELEMENT, VALUE, SHAPE = "null", "element", "value", "shape"

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
-from cerebro_db.configs.encodings import Encoding, Recorded
-from cerebro_db.configs.images import ImageEncoding, ImageFormat
+from msgspec import structs
+
+from cerebro_db.columns.encoded import Encoding
+from cerebro_db.columns.image_reading import require_pillow
+from cerebro_db.columns.images import ImageEncoding, ImageFormat
+from cerebro_db.columns.recorded import Recorded
+from cerebro_db.columns.values import FLOATS, INTEGERS, Column
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.packing.encoding_plan import matched
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.dialects.postgresql.packing_extras import EQUALS
-from cerebro_db.postgres.encoding import encoded, expressions
 from cerebro_db.postgres.names import quote, shown_identifier
 from cerebro_db.postgres.packed import PackedTarget, is_packed
-from cerebro_db.postgres.relations import Column, Relation, column
+from cerebro_db.postgres.relations import Relation, column
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.training.buffers import WIRE_DTYPES
-from cerebro_db.training.images import require_pillow
 
-_INTEGERS = {20, 21, 23}
 _TEXTS = "S"
-_FLOATS = {700, 701, 1700}
 _MONEY = 790
 # Text-like, boolean, dates and times, enumerations.
 _CLASS_CATEGORIES = {"S", "B", "D", "T", "E"}
 # uuid, inet, cidr, macaddr: they have an order, as others of their categories do not.
 _CLASS_TYPES = {2950, 869, 650, 829}
 _FLOAT8_OID, _FLOAT8_ARRAY_OID, _SMALLINT_OID, _BIGINT_OID, _BYTEA_OID = 701, 1022, 21, 20, 17
-# The type of numbers without decimals, and of arrays of these.
-_WHOLE = re.compile(r"numeric\(\d+,(?:0|-\d+)\)(?:\[\])?")
 _CAST = "cast the column in a view, as in SELECT value::real AS value"
 # The name of what is made of several columns.
 FEATURES = "features"
@@ -58,9 +56,7 @@ class Feature:
     @property
     def sources(self) -> tuple[str, ...]:
         """The columns that are read."""
-        if not isinstance(self.encoding, Encoding):
-            return (self.column.name,)
-        return tuple(column.name for column in self.encoding.columns)
+        return (self.column.name,) if self.encoding is None else tuple(self.encoding.names)
 
     @property
     def image(self) -> ImageEncoding | None:
@@ -70,13 +66,13 @@ class Feature:
     def readings(self, alias: str) -> list[tuple[str, str]]:
         """The columns, each with SQL of what is read of it."""
         if isinstance(self.encoding, Encoding):
-            return expressions(self.encoding, alias)
+            return self.encoding.readings(alias)
         return [(self.column.name, self.expression(alias))]
 
     def expression(self, alias: str) -> str:
         """SQL of the array of numbers, or of the image, over an alias of the source."""
         if isinstance(self.encoding, Encoding):
-            return encoded(self.encoding, alias)
+            return self.encoding.expression(alias)
         name = f"{alias}.{quote(self.column.name)}"
         if self.is_scalar:
             return f"ARRAY[{name}::{self.cast}]"
@@ -120,7 +116,7 @@ class Target:
     @property
     def may_be_one_hot(self) -> bool:
         """True for arrays of whole numbers: one-hot in every row, they are classes."""
-        return not self.is_class and self.column.element_oid in _INTEGERS
+        return not self.is_class and self.column.element_oid in INTEGERS
 
     @property
     def is_class(self) -> bool:
@@ -215,9 +211,9 @@ def listed_feature(column: Column, role: str) -> Feature:
     Raises:
         WrongObjectType: the column holds neither.
     """
-    if column.type_oid in _INTEGERS:
+    if column.type_oid in INTEGERS:
         return Feature(column, "bigint", _BIGINT_OID, is_scalar=True)
-    if column.type_oid in _FLOATS:
+    if column.type_oid in FLOATS:
         return Feature(column, "double precision", _FLOAT8_OID, is_scalar=True)
     cast = _array_cast(column)
     if cast is None:
@@ -248,7 +244,7 @@ def within_limits(session: Session, feature: Feature) -> Feature:
     if feature.image is None:
         return feature
     limit = Catalog(session).settings().max_image_pixels
-    return replace(feature, encoding=replace(feature.image, max_pixels=limit))
+    return replace(feature, encoding=structs.replace(feature.image, max_pixels=limit))
 
 
 def image_feature(source: Relation, listed: str | None, image: ImageEncoding) -> Feature:
@@ -267,7 +263,7 @@ def image_feature(source: Relation, listed: str | None, image: ImageEncoding) ->
         )
     if image.format is ImageFormat.ENCODED:
         require_pillow()
-    recorded = replace(image, name=found.name)
+    recorded = structs.replace(image, name=found.name)
     return Feature(found, "", _SMALLINT_OID, image.shape, recorded)
 
 
@@ -294,9 +290,9 @@ def target_of(column: Column) -> Target:
     Raises:
         WrongObjectType: the column is neither of classes nor of numbers.
     """
-    if column.type_oid in _FLOATS:
+    if column.type_oid in FLOATS:
         return Target(column, "float", "double precision")
-    is_class = column.type_oid in _INTEGERS | _CLASS_TYPES
+    is_class = column.type_oid in INTEGERS | _CLASS_TYPES
     if is_class or column.category in _CLASS_CATEGORIES:
         return Target(column, "class", _cast(column))
     cast = _array_cast(column)
@@ -310,14 +306,9 @@ def target_of(column: Column) -> Target:
     return Target(column, "float", cast[0] or _cast(column))
 
 
-def is_whole(column: Column) -> bool:
-    """True if a column holds whole numbers only, by its type; arrays of integers say so themselves."""
-    return column.type_oid in _INTEGERS or _WHOLE.fullmatch(column.type) is not None
-
-
 def check_number(column: Column, role: str) -> None:
     """Refuse a column that holds no numbers."""
-    if column.type_oid not in _INTEGERS | _FLOATS:
+    if column.type_oid not in INTEGERS | FLOATS:
         raise WrongObjectType(
             f"{role}: the column {column.name!r} is of type {column.type}; allowed: smallint, "
             "integer, bigint, real, double precision or numeric",

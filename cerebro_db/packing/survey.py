@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cerebro_db.columns.values import Column
 from cerebro_db.errors import NO_ROWS, CerebroError, InvalidData
 from cerebro_db.packing.columns import NO_OTHERS, Others, check_wanted
 from cerebro_db.packing.earlier import Earlier
@@ -26,7 +27,7 @@ from cerebro_db.packing.row_faults import (
     unreadable,
     unseen,
 )
-from cerebro_db.packing.source import Feature, Target, is_whole
+from cerebro_db.packing.source import Feature, Target
 from cerebro_db.postgres.dialects.postgresql.packing import (
     BLOCKS_PER_FETCH,
     PostgreSQLPacking,
@@ -35,7 +36,6 @@ from cerebro_db.postgres.dialects.postgresql.packing import (
 )
 from cerebro_db.postgres.dialects.postgresql.packing_extras import Extra, Origin
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.relations import Column
 from cerebro_db.postgres.sessions import Session, StatementFailed
 
 _NO_ADDRESSES = np.empty(0, np.int64)
@@ -351,7 +351,7 @@ def _pairs(survey: Survey) -> list[tuple[tuple[int, int], Survey]]:
 def extras_of(others: Others) -> tuple[Extra, ...]:
     """Columns that are read and written for further inputs and outputs."""
     features = [
-        Extra(one.column.name, one.expression("s"), is_whole=is_whole(one.column))
+        Extra(one.column.name, one.expression("s"), is_whole=one.column.is_whole)
         for one in others.features
     ]
     return (*features, *map(_extra, others.targets))
@@ -359,7 +359,7 @@ def extras_of(others: Others) -> tuple[Extra, ...]:
 
 def _extra(target: Target) -> Extra:
     kind = target.cast if target.is_class else None
-    name, whole = target.column.name, is_whole(target.column)
+    name, whole = target.column.name, target.column.is_whole
     return Extra(name, _label(target), kind, whole, target.equals)
 
 
@@ -390,7 +390,7 @@ def scan_of(
 
 
 def _origin(column: Column | None) -> Origin:
-    return Origin() if column is None else Origin(column.name, is_whole(column))
+    return Origin() if column is None else Origin(column.name, column.is_whole)
 
 
 def _check_shape(

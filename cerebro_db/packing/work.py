@@ -7,7 +7,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from cerebro_db.configs.encodings import Encoding, recorded_text
+from cerebro_db.columns.encoded import Encoding
+from cerebro_db.columns.recorded import recorded_text
+from cerebro_db.columns.values import Column
 from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.packing.columns import NO_OTHERS, Others
 from cerebro_db.packing.earlier import Earlier
@@ -24,12 +26,11 @@ from cerebro_db.packing.source import (
     recorded_feature,
 )
 from cerebro_db.packing.survey import Survey
-from cerebro_db.postgres.encoding import create_features
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs
 from cerebro_db.postgres.packed import FORMAT_VERSION, PackedTable
-from cerebro_db.postgres.relations import Column, Relation, column
-from cerebro_db.postgres.table_kinds import BUILD_SUFFIX, STAGE_SUFFIX
+from cerebro_db.postgres.relations import Relation, column
+from cerebro_db.postgres.table_kinds import BUILD_SUFFIX, PACKED, STAGE_SUFFIX
 from cerebro_db.training.buffers import wire_bytes
 
 ENCODING_SUFFIX = "_encoding"
@@ -123,8 +124,25 @@ def readable_encoding(work: Work) -> tuple[str, list[str]]:
     if work.request.encoding is None or not isinstance(encoding, Encoding):
         return "", []
     table = work.output.suffixed(ENCODING_SUFFIX)
-    rows = json.dumps(list(encoding.features()))
-    return f"{create_features(table)}; ", [rows]
+    rows = json.dumps(list(encoding.described()))
+    return f"{_create_features(table)}; ", [rows]
+
+
+_FEATURE_COLUMNS = (
+    "position integer, feature text, column_name text, column_type text, encoding text, "
+    "category text, code integer, center double precision, scale double precision, "
+    "fill double precision"
+)
+
+
+def _create_features(table: QualifiedName) -> str:
+    """SQL of the table in which an encoding can be read. Parameter: its features as JSON."""
+    return (
+        f"CREATE TABLE {table.sql} ({_FEATURE_COLUMNS}); "
+        f"{PACKED.comment(table, '_encoding')}; "
+        f"INSERT INTO {table.sql} SELECT * FROM pg_catalog.json_to_recordset(%s) "
+        f"AS f({_FEATURE_COLUMNS})"
+    )
 
 
 # The server holds no value of a gigabyte; some room for its own headers.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from cerebro_db.columns.values import Column
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.postgres.relations import Column, Relation, column, require_text
+from cerebro_db.postgres.relations import Relation, column, require_text
 
 ALL = "*"
 # A quoted identifier, or whatever has neither commas nor quotes.

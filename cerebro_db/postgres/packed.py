@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerebro_db.configs.encodings import Recorded, parse_recorded
+from cerebro_db.columns.recorded import Recorded, parse_recorded
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import PACK_AGAIN, InvalidData, UndefinedTable, WrongObjectType
 from cerebro_db.postgres.completeness import check_local

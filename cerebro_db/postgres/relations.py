@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from cerebro_db.columns.values import Column
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.registry import is_registered
 from cerebro_db.errors import (
@@ -57,34 +58,6 @@ class Use(Enum):
     READ = "its rows are read"
     WRITE = "rows are added to it, or deleted"
     NAME = "its rows are left alone"
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table.
-
-    Attributes:
-        name: unquoted.
-        type: as SQL text, domains left as they are.
-        type_oid: of the type below all domains.
-        base_type: SQL text of that type, without length or precision.
-        category: the server's category of that type, for example ``N`` or ``A``.
-        element_oid: for an array, the type of its elements.
-        element_category: for an array, the category of that.
-    """
-
-    name: str
-    type: str
-    type_oid: int
-    base_type: str
-    category: str
-    element_oid: int | None
-    element_category: str | None
-
-    @property
-    def is_array(self) -> bool:
-        """True if the column holds arrays."""
-        return self.element_oid is not None
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,13 @@ from typing import Any
 
 import psycopg2.extensions
 
-from cerebro_db.configs.encodings import Encoding, Recorded
+from cerebro_db.columns.encoded import Encoding
+from cerebro_db.columns.recorded import Recorded
+from cerebro_db.columns.values import Column
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidData, NotSupported
 from cerebro_db.postgres.names import QualifiedName, literal, quote, shown_literal
-from cerebro_db.postgres.relations import Column, Relation
+from cerebro_db.postgres.relations import Relation
 from cerebro_db.postgres.sessions import (
     Session,
     SessionPool,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import cerebro_db
-from cerebro_db.configs.encodings import recorded_text
+from cerebro_db.columns.recorded import recorded_text
 from cerebro_db.configs.grids.outputs import first_metric, loss_names, metric_names
 from cerebro_db.core.spec import TRAINING, VALIDATION, Configuration
 from cerebro_db.core.statuses import FINISHED, STOPPED

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerebro_db.configs.encodings import Recorded
+from cerebro_db.columns.images import ImageEncoding, check_ignores, ignores_errors
+from cerebro_db.columns.recorded import Recorded
 from cerebro_db.configs.grids.outputs import (
     AUC,
     CONFUSION,
@@ -17,7 +18,6 @@ from cerebro_db.configs.grids.outputs import (
     is_exact,
     loss_names,
 )
-from cerebro_db.configs.images import ImageEncoding, check_ignores, ignores_errors
 from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.executors.tasks import input_task, target_task, worker_task
 from cerebro_db.models.registered import Origin, named_models, origin_of

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerebro_db.configs.encodings import Encoding
+from cerebro_db.columns.encoded import Encoding
 from cerebro_db.configs.rounding import gathered
 from cerebro_db.errors import CerebroError, DuplicateTable, InvalidState
 from cerebro_db.executors.tasks import worker_task

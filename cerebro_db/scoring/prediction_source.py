@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from struct import pack
 
-from cerebro_db.configs.encodings import Encoding
-from cerebro_db.configs.images import check_ignores
+from cerebro_db.columns.encoded import Encoding
+from cerebro_db.columns.images import check_ignores
+from cerebro_db.columns.values import Column
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.packing.columns import id_columns, listed_features
 from cerebro_db.packing.row_faults import left_out, reason, remedy, unreadable, without_nulls
@@ -21,7 +22,7 @@ from cerebro_db.postgres.dialects.postgresql.prediction import PackedSource, Row
 from cerebro_db.postgres.drift import Read
 from cerebro_db.postgres.names import quote
 from cerebro_db.postgres.packed import PackedTable, is_packed, load_packed
-from cerebro_db.postgres.relations import Column, Relation, column, find
+from cerebro_db.postgres.relations import Relation, column, find
 from cerebro_db.postgres.session_settings import is_seen, seen_rows
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.scoring.prediction_models import Asked
@@ -67,7 +68,7 @@ class Rows:
     def column_of(self, name: str, place: int) -> str:
         """Name of the column of which a worker has reported a value, by its place in a row."""
         encoding = self.features[0].encoding
-        return encoding.column_of(place).name if isinstance(encoding, Encoding) else name
+        return encoding.column_of(place) if isinstance(encoding, Encoding) else name
 
     def read(self) -> Read:
         """The rows, to be looked at."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from cerebro_db.configs.encodings import Encoding
-from cerebro_db.configs.images import OnError
+from cerebro_db.columns.encoded import Encoding
+from cerebro_db.columns.images import OnError
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import CerebroError, InvalidArgument
 from cerebro_db.models.registered import name_of

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cerebro_db.configs.images import ImageEncoding
+from cerebro_db.columns.images import ImageEncoding
 from cerebro_db.postgres.dialects.postgresql import packing_extras
 from cerebro_db.postgres.dialects.postgresql.packing import (
     PostgreSQLPacking,
@@ -20,7 +20,7 @@ from cerebro_db.postgres.dialects.postgresql.packing import (
     label,
     sent,
 )
-from cerebro_db.postgres.dialects.postgresql.packing_extras import FAULTS_SHOWN, image_fault
+from cerebro_db.postgres.dialects.postgresql.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.names import QualifiedName, quote
 
 # The column by which packed rows are distributed: one value for each segment.
@@ -139,7 +139,7 @@ class GreenplumPacking(PostgreSQLPacking):
             f"CREATE TEMPORARY TABLE {_DAMAGED.sql} ON COMMIT DROP AS "
             "SELECT f.cerebro_key, f.address, f.fault "
             f"FROM (SELECT s.cerebro_key, {self.row_address} AS address, "
-            f"{image_fault(data, image)} AS fault FROM {STAGE.sql} s OFFSET 0) f "
+            f"{image.fault(data)} AS fault FROM {STAGE.sql} s OFFSET 0) f "
             "WHERE f.fault IS NOT NULL DISTRIBUTED BY (cerebro_key)"
         )
 

@@ -10,16 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cerebro_db.configs.images import ImageEncoding
+from cerebro_db.columns.images import ImageEncoding
+from cerebro_db.columns.numbers import FLOAT32_LIMIT
 from cerebro_db.postgres.dialects.postgresql import packing_extras
 from cerebro_db.postgres.dialects.postgresql.packing_extras import (
     EQUALS,
     FAULTS_SHOWN,
     Extra,
     Origin,
-    image_fault,
-    image_sent,
-    image_shape,
 )
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.table_kinds import BUILD_SUFFIX, PACKED, PACKINGS
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
 
 # Blocks whose row addresses are fetched at once: their text stays far below a gigabyte.
 BLOCKS_PER_FETCH = 131_072
-# What rounds to the largest float32 is below this.
-FLOAT32_LIMIT = "3.4028235677973366e38"
 UNFINISHED = PACKINGS.text(BUILD_SUFFIX)
 
 
@@ -78,7 +74,7 @@ class SourceScan:
     def sent(self) -> str:
         """The features of a row in binary form; empty for NULL."""
         if self.image is not None:
-            return image_sent(self.features, self.image)
+            return self.image.sent(self.features)
         return sent(self.features)
 
 
@@ -177,7 +173,7 @@ class PostgreSQLPacking:
 
     def shapes(self, scan: SourceScan) -> str:
         """The shapes of the first rows that have one: features, target (NULL without arrays)."""
-        parts = [image_shape(scan.image) if scan.image else _first_shape(scan, scan.features)]
+        parts = [scan.image.shape_sql if scan.image else _first_shape(scan, scan.features)]
         parts.append("NULL" if scan.class_type else _first_shape(scan, scan.target))
         return "SELECT " + ", ".join(parts)
 
@@ -226,7 +222,7 @@ class PostgreSQLPacking:
         return f"""
         SELECT pg_catalog.string_agg(pg_catalog.tidsend(f.ctid), ''::bytea ORDER BY f.ctid),
                (pg_catalog.array_agg(f.fault ORDER BY f.ctid))[1:{FAULTS_SHOWN}]
-          FROM (SELECT s.ctid, {image_fault(data, image)} AS fault
+          FROM (SELECT s.ctid, {image.fault(data)} AS fault
                   FROM ONLY {table.sql} s
                  WHERE s.ctid >= %s::tid AND s.ctid < %s::tid OFFSET 0) f
          WHERE f.fault IS NOT NULL
@@ -286,7 +282,7 @@ class PostgreSQLPacking:
         """
         features, x_shape = fault("r.x", shape, "%s"), dimensions("r.x")
         if scan.image is not None:
-            features, x_shape = image_fault("r.x", scan.image, "%s"), "NULL::integer[]"
+            features, x_shape = scan.image.fault("r.x", "%s"), "NULL::integer[]"
         found = ["f.y_fault IS NOT NULL", "f.w_fault IS NOT NULL"]
         if scan.left_out is None:
             found.append("f.x_fault IS NOT NULL")

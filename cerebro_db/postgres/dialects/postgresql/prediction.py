@@ -7,13 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cerebro_db.configs.images import ImageEncoding
+from cerebro_db.columns.images import ImageEncoding
 from cerebro_db.postgres.dialects.postgresql.packing import dimensions, fault, sent
-from cerebro_db.postgres.dialects.postgresql.packing_extras import (
-    FAULTS_SHOWN,
-    image_fault,
-    image_sent,
-)
+from cerebro_db.postgres.dialects.postgresql.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.dialects.postgresql.prediction_answers import (
     Answer,
     Several,
@@ -86,7 +82,7 @@ class RowSource:
     @property
     def fault(self) -> str:
         """Fault of an image, or NULL: expression over ``t``."""
-        return "NULL::text" if self.image is None else image_fault(self.features, self.image)
+        return "NULL::text" if self.image is None else self.image.fault(self.features)
 
     def read(self, piece: Piece) -> Statement:
         """The rows of a piece with what is wrong with them, from which ``batches`` then takes them."""
@@ -164,7 +160,7 @@ class RowSource:
 
     def sent(self, features: str) -> str:
         """The bytes of features, as a worker reads them."""
-        return image_sent(features, self.image) if self.image else sent(features)
+        return self.image.sent(features) if self.image else sent(features)
 
 
 @dataclass(frozen=True)
@@ -468,7 +464,7 @@ class PostgreSQLPrediction:
         for place, (features, shape) in enumerate(zip(listed, shapes, strict=True)):
             found, got = fault("r.x", shape, "%s"), dimensions("r.x")
             if source.image is not None:
-                found, got = image_fault("r.x", source.image, "%s"), "NULL::integer[]"
+                found, got = source.image.fault("r.x", "%s"), "NULL::integer[]"
             parts.append(
                 f"SELECT r.n, r.id::text AS id, {place} AS place, {found} AS fault, {got} AS shape "
                 f"FROM (SELECT {self.row_number} AS n, "

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
+from cerebro_db.columns.encoded import Described
 from cerebro_db.configs.messages import shown
+from cerebro_db.configs.settings import DEFAULT_PIXELS
 from cerebro_db.errors import InvalidArgument, hinted
 
 # Of an image after it was resized; what it may have before is checked when it is opened.
 MAX_VALUES = 2**24
 MAX_SIDE = 8192
-# Of an image as it is stored: what the setting max_image_pixels is, and may be at most. Pillow itself
-# refuses twice as many.
-DEFAULT_PIXELS, MAX_PIXELS = 2**26, 2**27
 _CHANNELS = (1, 3, 4)
 _MAX_DIMENSIONS = 4
 
@@ -57,8 +55,7 @@ def check_ignores(ignores: bool, image: ImageEncoding | None) -> None:
         )
 
 
-@dataclass(frozen=True)
-class ImageEncoding:
+class ImageEncoding(Described, frozen=True, omit_defaults=False, eq=False):
     """A column of images.
 
     Attributes:
@@ -68,26 +65,47 @@ class ImageEncoding:
         max_pixels: of an image as it is stored; a setting, which is not recorded.
     """
 
-    name: str = field(compare=False)
+    beside: ClassVar[frozenset[str]] = frozenset({"name", "max_pixels"})
+    unrecorded: ClassVar[frozenset[str]] = frozenset({"max_pixels"})
+
+    name: str
     format: ImageFormat
     shape: tuple[int, ...]
-    max_pixels: int = field(default=DEFAULT_PIXELS, compare=False)
+    max_pixels: int = DEFAULT_PIXELS
 
-    def to_fields(self) -> dict[str, Any]:
-        """JSON fields from which ``of_fields`` makes the same."""
-        return {"name": self.name, "format": self.format, "shape": self.shape}
+    @property
+    def names(self) -> list[str]:
+        """The column that is read."""
+        return [self.name]
 
-    @classmethod
-    def of_fields(cls, fields: Any) -> ImageEncoding:
-        """The encoding that was recorded.
+    @property
+    def meaning(self) -> object:
+        """What the features mean."""
+        return self
 
-        Raises:
-            InvalidArgument, TypeError, KeyError, ValueError: it was not written by ``to_fields``.
+    # -- SQL ---------------------------------------------------------------------------------------
+    def sent(self, data: str) -> str:
+        """SQL that equals array_send() of the values of an image; empty for NULL."""
+        return f"COALESCE(cerebro._image_array({data}, {self._arguments}), ''::bytea)"
+
+    def fault(self, data: str, divisor: str = "1.0") -> str:
+        """SQL of what is wrong with an image: ``null``, the words that tell it, or NULL.
+
+        The divisor is part of it only because a statement has it for every kind of features.
         """
-        name = fields["name"]
-        if not isinstance(name, str) or "\0" in name or name.encode() == b"":
-            raise ValueError(name)
-        return image_encoding(fields["name"], fields["format"], fields["shape"])
+        return (
+            f"CASE WHEN {data} IS NULL THEN 'null' WHEN {divisor}::double precision IS NOT NULL "
+            f"THEN cerebro._image_fault({data}, {self._arguments}) END"
+        )
+
+    @property
+    def shape_sql(self) -> str:
+        """SQL of the shape of every image."""
+        return f"ARRAY[{', '.join(map(str, self.shape))}]"
+
+    @property
+    def _arguments(self) -> str:
+        return f"{self.shape_sql}, '{self.format.value}', {self.max_pixels}"
 
 
 @hinted(

@@ -11,9 +11,9 @@ import zlib
 import numpy as np
 import pytest
 
-from cerebro_db.configs.images import ImageFormat, image_encoding
+from cerebro_db.columns import image_reading as images
+from cerebro_db.columns.images import ImageFormat, image_encoding
 from cerebro_db.errors import InvalidArgument, InvalidData, MissingPackage
-from cerebro_db.training import images
 from cerebro_db.training.buffers import parse_arrays
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cerebro_db.configs.images import ImageEncoding, ImageFormat
+from cerebro_db.columns.images import ImageEncoding, ImageFormat
 from cerebro_db.errors import CerebroError, InvalidData, MissingPackage
 from cerebro_db.training.buffers import to_float32, to_wire
 
