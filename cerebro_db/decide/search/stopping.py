@@ -1,4 +1,4 @@
-"""Early stopping of trials: by what their last epochs were, and by what others were after as many."""
+"""Early stopping of trials by their values and those of others, and which were trained to the last epochs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from statistics import median
 
 from cerebro_db.core.decisions import ADD, CLONE, EXTEND, STOP, Decision
 from cerebro_db.core.search import EarlyStopping, SearchSpec
+from cerebro_db.core.statuses import WAITING
 from cerebro_db.decide.search.methods import METHODS
-from cerebro_db.decide.search.trials import WAITING, Trial
+from cerebro_db.decide.search.trials import Trial
 
 
 def has_reached(rule: EarlyStopping, value: float, *, maximised: bool) -> bool:

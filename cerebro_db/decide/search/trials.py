@@ -11,12 +11,13 @@ from cerebro_db.configs.arguments import Argument, validated_arguments, with_def
 from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.core.search import UNLIMITED, SearchSpec
 from cerebro_db.core.spec import Space
+from cerebro_db.core.statuses import STOPPED, WAITING
 from cerebro_db.decide.search.ranking import Values
 from cerebro_db.decide.search.sampling import Chance, Sampler
 from cerebro_db.decide.search.space import Explorer, Parameters
 
 _MORE = ("num_configs", "num_iterations", "R", "population")
-RUNNING, WAITING, STOPPED, FAILED = "running", "waiting", "stopped", "failed"
+RUNNING = "running"
 
 
 @dataclass(eq=False)

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from cerebro_db.configs.arguments import Argument
 from cerebro_db.core.search import SearchSpec
+from cerebro_db.core.statuses import WAITING
 from cerebro_db.decide.search.methods.bracketed import RUNGS, check_rungs
 from cerebro_db.decide.search.ranking import Ranking, Values
 from cerebro_db.decide.search.trials import (
-    WAITING,
     Affords,
     Continue,
     End,

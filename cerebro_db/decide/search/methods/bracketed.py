@@ -24,12 +24,12 @@ from cerebro_db.configs.grids.brackets import (
 )
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import Space
+from cerebro_db.core.statuses import WAITING
 from cerebro_db.decide.search.methods.full import MOST_EPOCHS, NUM_CONFIGS, NUM_STARTUP, tpe_sampler
 from cerebro_db.decide.search.ranking import Values, ranked
 from cerebro_db.decide.search.sampling import Learning, Sampler
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.decide.search.trials import (
-    WAITING,
     Affords,
     Continue,
     End,

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 from cerebro_db.configs.arguments import Argument, whole
 from cerebro_db.core.search import UNLIMITED, SearchSpec
+from cerebro_db.core.statuses import WAITING
 from cerebro_db.decide.search.sampling import Enumeration, Learning, Sampler
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.decide.search.trials import (
-    WAITING,
     Affords,
     Continue,
     End,
