@@ -45,6 +45,7 @@ from cerebro_db.core.search import UNLIMITED, SearchSpec
 from cerebro_db.core.search_texts import checked_more
 from cerebro_db.core.spec import TRAINING, Space
 from cerebro_db.core.state import RunState, Track
+from cerebro_db.core.statuses import FAILED, STOPPED, WAITING
 from cerebro_db.decide import callbacks
 from cerebro_db.decide.search import stopping
 from cerebro_db.decide.search.methods import method_of, total_epochs
@@ -52,16 +53,7 @@ from cerebro_db.decide.search.ranking import Values, ranked
 from cerebro_db.decide.search.sampling import Distinct, Fault, check_sampler
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.decide.search.timeline import Timeline
-from cerebro_db.decide.search.trials import (
-    FAILED,
-    RUNNING,
-    STOPPED,
-    WAITING,
-    Continue,
-    End,
-    Start,
-    Trial,
-)
+from cerebro_db.decide.search.trials import RUNNING, Continue, End, Start, Trial
 from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.wire import as_json
 

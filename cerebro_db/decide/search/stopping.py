@@ -1,17 +1,20 @@
-"""Early stopping of trials: by what their last epochs were, and by what others were after as many."""
+"""Early stopping of trials by their values and those of others, and which were trained to the last epochs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.grids.brackets import brackets
 from cerebro_db.configs.grids.search_methods import ASHA, BOHB, HYPERBAND, PBT
 from cerebro_db.core.decisions import ADD, CLONE, EXTEND, STOP, Decision
 from cerebro_db.core.search import EarlyStopping, SearchSpec
-from cerebro_db.decide.search.trials import WAITING, Trial
+from cerebro_db.core.statuses import WAITING
+
+if TYPE_CHECKING:
+    from cerebro_db.decide.search.trials import Trial  # which needs NumPy
 
 
 def has_reached(rule: EarlyStopping, value: float, *, maximised: bool) -> bool:

@@ -10,10 +10,11 @@ from typing import Any
 from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.core.search import UNLIMITED, SearchSpec
 from cerebro_db.core.spec import Space
+from cerebro_db.core.statuses import STOPPED, WAITING
 from cerebro_db.decide.search.ranking import Values
 from cerebro_db.decide.search.space import Parameters
 
-RUNNING, WAITING, STOPPED, FAILED = "running", "waiting", "stopped", "failed"
+RUNNING = "running"
 
 
 @dataclass(eq=False)

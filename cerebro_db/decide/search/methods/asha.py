@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cerebro_db.core.search import SearchSpec
+from cerebro_db.core.statuses import WAITING
 from cerebro_db.decide.search.ranking import Ranking, Values
 from cerebro_db.decide.search.trials import (
-    WAITING,
     Affords,
     Continue,
     End,

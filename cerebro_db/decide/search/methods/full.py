@@ -7,8 +7,8 @@ from typing import Any
 
 from cerebro_db.configs.grids.search_methods import GRID
 from cerebro_db.core.search import UNLIMITED, SearchSpec
+from cerebro_db.core.statuses import WAITING
 from cerebro_db.decide.search.trials import (
-    WAITING,
     Affords,
     Continue,
     End,
