@@ -126,7 +126,7 @@ def extend(plpy: Any, gd: dict[str, Any], request: requests.ExtendRequest) -> in
 
 @entry_of(requests.ReplayRequest)
 def replay(plpy: Any, gd: dict[str, Any], request: requests.ReplayRequest) -> int:
-    """Make a search again by its decisions."""
+    """Make a run again by what it has recorded."""
     host = Host.apart(plpy, gd)
     request = placed(host, request)
 
