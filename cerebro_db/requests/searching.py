@@ -8,15 +8,14 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from cerebro_db.configs.grids.search_methods import GRID, find_method
 from cerebro_db.core.search import UNLIMITED, Aim, Budget, EarlyStopping
 from cerebro_db.core.search_texts import (
     MAX_CONFIGURATIONS,
     parse_early_stopping,
-    parse_method,
     parse_objectives,
 )
 from cerebro_db.core.spec import Space
+from cerebro_db.decide.search.methods import METHODS, parse_method
 from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.requests import declared as sql
@@ -118,9 +117,9 @@ class SearchRequest(RunRequest):
         """Refuse what no table could make right."""
         method, _ = self.parsed
         super().__post_init__()
-        if method == GRID and self.random_state is not None:
+        if not METHODS[method].draws and self.random_state is not None:
             raise InvalidArgument(
-                f"random_state: got {self.random_state}; it must be NULL for automl_method := {GRID!r}, which draws "
+                f"random_state: got {self.random_state}; it must be NULL for automl_method := {method!r}, which draws "
                 "nothing",
                 hint="seed is that of the weights, and of the order of rows",
             )
@@ -135,8 +134,8 @@ class SearchRequest(RunRequest):
     @property
     def epochs(self) -> int:
         """Epochs that no trial is trained beyond."""
-        params = self.parsed[1]
-        return int(params["R"] if "R" in params else params["num_iterations"])
+        method, params = self.parsed
+        return METHODS[method].most_epochs(params)
 
     @functools.cached_property
     def aims(self) -> tuple[Aim, ...]:
@@ -154,7 +153,7 @@ class SearchRequest(RunRequest):
         space = space_of(self.model_id_list, self.compile_params_grid, self.fit_params_grid)
         method = self.parsed[0]
         for grid, what in ((space.compile_grid, "compile"), (space.fit_grid, "fit")):
-            if grid.has_range() and not find_method(method).samples:
+            if grid.has_range() and not METHODS[method].draws:
                 raise InvalidArgument(
                     f"{what}_params_grid: got a range; allowed with automl_method := {method!r}: "
                     "lists of values",
