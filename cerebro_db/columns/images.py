@@ -86,7 +86,7 @@ class ImageEncoding(Described, frozen=True, omit_defaults=False, eq=False):
 
     @property
     def meaning(self) -> object:
-        """What the features mean."""
+        """The meaning of the features: format and shape."""
         return self
 
     # -- SQL ---------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class ImageEncoding(Described, frozen=True, omit_defaults=False, eq=False):
         return f"COALESCE(cerebro._image_array({data}, {self._arguments}), ''::bytea)"
 
     def fault(self, data: str, divisor: str = "1.0") -> str:
-        """SQL of what is wrong with an image: ``null``, the words that tell it, or NULL.
+        """SQL of the fault of an image: ``null``, a message, or NULL.
 
         The divisor is part of it only because a statement has it for every kind of features.
         """

@@ -85,7 +85,7 @@ class Input:
         return None
 
     def shape_of(self, value: str) -> str:
-        """SQL of the shape of a value."""
+        """SQL of NULL, as the fault of an image says all."""
         return array_shape(value)
 
     def fault(self, value: str, shape: Sequence[int], divisor: str) -> str:
@@ -165,7 +165,7 @@ class ImageInput(Input):
         return self.image.shape_sql
 
     def shape_of(self, value: str) -> str:
-        """NULL: a fault tells of it."""
+        """SQL of NULL, as the fault of an image says all."""
         return "NULL::integer[]"
 
     def fault(self, value: str, shape: Sequence[int], divisor: str) -> str:
@@ -194,7 +194,7 @@ def array_input(column: Column) -> Input:
 
 
 def listed_input(column: Column, role: str) -> Input:
-    """One of several inputs: an array, or a number as an array of one.
+    """The input of one of several columns: an array, or a number as an array of one.
 
     Raises:
         WrongObjectType: the column holds neither.

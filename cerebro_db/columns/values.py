@@ -59,7 +59,7 @@ class Column:
 
     @property
     def values(self) -> Values | None:
-        """What the values are; None of types that nothing encodes."""
+        """The kind of values; None of types that nothing encodes."""
         if self.is_array:
             return None
         if self.type_oid in INTEGERS | FLOATS:
@@ -68,7 +68,7 @@ class Column:
 
 
 class Values(StrEnum):
-    """What values of a column are, as far as their encoding goes."""
+    """Kind of values in a column, as far as its encoding goes."""
 
     NUMBER = "number"
     BOOLEAN = "boolean"

@@ -123,7 +123,7 @@ _SCORED_ROWS, _MOST_SCORED = 500_000, 8
 
 
 class _Job:
-    """One call of ``pack``: what its steps share."""
+    """State of one call of ``pack``."""
 
     def __init__(self, host: JobHost, control: Session) -> None:
         self._host, self._pool = host, host.pool
@@ -245,7 +245,7 @@ class _Job:
 
     @contextlib.contextmanager
     def _locked(self, output: QualifiedName) -> Iterator[None]:
-        """Nobody else packs into the same table meanwhile."""
+        """Keep other sessions from packing into the same table."""
         key = packing_key(output)
         if not self._control.run(self._sql.try_lock, (key,))[0][0]:
             raise DuplicateTable(
@@ -262,7 +262,7 @@ class _Job:
 
     @contextlib.contextmanager
     def _tidied(self, work: Work) -> Iterator[None]:
-        """Nothing is left of a packing that fails, nor of one whose process was killed."""
+        """Drop what an unfinished packing has left, of this or an earlier call."""
         for table in (work.build, work.stage):
             self._drop_leftover(table)
         try:
@@ -432,7 +432,7 @@ class _Job:
             )
 
     def _tell_damaged(self, survey: Survey, damaged: Damaged) -> None:
-        """Tell of the rows that are left out, as the user finds them."""
+        """Notify of the rows that are left out, as the user finds them."""
         first = []
         for number, address, fault in damaged.first_among(survey.addresses):
             known = None if survey.is_staged else address
@@ -492,7 +492,7 @@ class _Job:
 def _fillings(
     sql: PostgreSQLPacking, work: Work, survey: Survey, layout: Layout
 ) -> Iterator[Statement]:
-    """One statement for each buffer."""
+    """The statements that fill buffers, one each."""
     text = sql.fill(work.build, survey.scan, work.names)
     values, shape = survey.values, list(survey.feature.shape)
     for slot in layout.slots:

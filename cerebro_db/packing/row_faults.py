@@ -141,7 +141,7 @@ def unreadable(
 
 
 def attempted(session: Session) -> Callable[[str], None]:
-    """What runs a statement in the transaction of a session, which goes on where that fails."""
+    """A function that runs a statement in a transaction, which goes on where that fails."""
 
     def run(statement: str) -> None:
         with session.attempt():

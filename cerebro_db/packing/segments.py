@@ -51,7 +51,7 @@ class Chosen:
         return sorted(server.dbid for server in self.every if server.content in self.segments)
 
     def followed(self, used: Sequence[int]) -> Chosen:
-        """The same once it is known which segments a training table uses."""
+        """The choice with the segments that a training table uses."""
         if not self.like:
             return self
         return Chosen(self.every, None if len(used) == len(self.every) else tuple(used))
@@ -254,7 +254,7 @@ def spread(
 
 
 def _left_out(sql: SpreadPacking, control: Session, work: SpreadWork) -> Damaged | None:
-    """Delete the rows whose images cannot be read, and tell of them."""
+    """Delete the rows whose images cannot be read, and notify of them."""
     feature = work.ignored
     if feature is None or not feature.can_be_damaged:
         return None
@@ -272,7 +272,7 @@ def _left_out(sql: SpreadPacking, control: Session, work: SpreadWork) -> Damaged
 def _segments_of_buffers(
     sql: SpreadPacking, control: Session, work: SpreadWork, every: list[int]
 ) -> list[int]:
-    """Those that are used, in the order of the partitions."""
+    """The segments that are used, in the order of the partitions."""
     if work.like:
         found: dict[int, int] = dict(control.run(sql.segments_of, (list(work.like),)))
         # Keys of a cluster that had other segments may be unknown here.

@@ -146,7 +146,7 @@ class Target:
 
 
 def within_limits(session: Session, given: Input) -> Input:
-    """The same input; images of more pixels than the setting allows are refused."""
+    """The input with the setting's bound of pixels, beyond which images are refused."""
     if not isinstance(given, ImageInput):
         return given
     limit = Catalog(session).settings().max_image_pixels
@@ -206,7 +206,7 @@ def target_of(column: Column) -> Target:
 
 
 def looked_at(session: Session, table: QualifiedName, column: Column) -> Column:
-    """The column, with whether its values are whole where its type does not tell."""
+    """The column, and whether its values are whole where its type does not tell."""
     if not column.may_be_whole:
         return column
     value = f"s.{quote(column.name)}"

@@ -78,7 +78,7 @@ class Survey:
 
     @property
     def values(self) -> list[Any]:
-        """Of the targets and the others, as the statements that fill buffers take them."""
+        """Parameters of the statements that fill buffers, but those of a buffer."""
         found: list[Any] = [] if self.target.is_class else [list(self.target.wire_shape)]
         found.append(list(self.target.shape))
         for feature in self.others.features:
@@ -215,7 +215,7 @@ class Surveyor:
         num_classes: int | None,
         training: Earlier | None,
     ) -> Survey:
-        """One input and one output with their shapes and classes."""
+        """The pair with its shapes and classes."""
         shape, target_shape = self._shapes(pair, places, training)
         target = pair.target
         if training is None and not places[0]:
@@ -290,7 +290,7 @@ class Surveyor:
         return shape, target_shape
 
     def _fault(self, survey: Survey) -> tuple[int, InvalidData] | None:
-        """The number of the first row that cannot be packed, and the error that tells of it."""
+        """The number of the first row that cannot be packed, and its error."""
         # Where no row has a shape, any shape finds the first row.
         shape, target_shape = survey.feature.shape or (1,), survey.target.wire_shape
         statement = self._sql.culprit(survey.scan, shape, target_shape)
@@ -348,7 +348,7 @@ def _readings(survey: Survey) -> list[Reading]:
 
 
 def _pairs(survey: Survey) -> list[tuple[tuple[int, int], Survey]]:
-    """One input and one output at a time, with their places: first ones, inputs, outputs."""
+    """Pairs of an input and an output, with their places: first ones, inputs, outputs."""
     found = [((0, 0), replace(survey, others=NO_OTHERS))]
     for place, feature in enumerate(survey.others.features, 1):
         scan = scan_of(survey.scan.table, feature, survey.target)

@@ -71,7 +71,7 @@ class Work:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those of the source that are read."""
+        """The columns of the source that are read."""
         weights = [] if self.weight is None else [self.weight.name]
         listed = [*self.feature.sources, self.target.column.name, *self.others.columns, *weights]
         return tuple(dict.fromkeys(listed))
@@ -149,7 +149,7 @@ LARGEST_VALUE = 2**30 - 2**16
 
 
 def buffer_size(work: Work, survey: Survey) -> int:
-    """Most rows of a buffer: as asked for, or as many as make a good size."""
+    """Most rows of a buffer: the caller's number, or as many as make a good size."""
     elements = max(
         sum(math.prod(feature.shape) for feature in survey.features),
         sum(math.prod(target.shape) for target in survey.targets),
