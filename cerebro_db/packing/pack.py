@@ -33,7 +33,6 @@ from cerebro_db.packing.columns import (
 from cerebro_db.packing.drift import Observed, observe, with_statistics
 from cerebro_db.packing.earlier import Earlier, check_follows, followed, of_packed
 from cerebro_db.packing.earlier import earlier as earlier_packing
-from cerebro_db.packing.equality import compared
 from cerebro_db.packing.fitting import Fitter
 from cerebro_db.packing.layout import Layout, lay_out
 from cerebro_db.packing.request import PackRequest, PackSummary
@@ -42,6 +41,7 @@ from cerebro_db.packing.segments import SpreadWork, choose_segments, spread
 from cerebro_db.packing.source import (
     Target,
     check_source,
+    compared,
     within_limits,
 )
 from cerebro_db.packing.survey import Survey, Surveyor, extras_of

@@ -35,6 +35,7 @@ from cerebro_db.postgres.control import (
     control_session,
     gather,
     preparation,
+    retried_once,
     slots,
     transaction,
 )
@@ -49,7 +50,6 @@ from cerebro_db.postgres.table_kinds import CONFUSION as CONFUSION_MATRICES
 from cerebro_db.postgres.table_kinds import SCORES, Kind
 from cerebro_db.relay.machine import cores
 from cerebro_db.requests.predicting import ConfusionRequest, EvaluationRequest
-from cerebro_db.scoring.again import done_again
 from cerebro_db.scoring.prediction_models import shown_classes
 from cerebro_db.scoring.raw_rows import RawRows, check_raw_arguments, packed_rows
 
@@ -285,7 +285,7 @@ class ScoringJob:
         """
         if use_gpus:
             check_gpus(control, self._hosts, [self._test])
-        return done_again(lambda: self._run(control, use_gpus), self._host.notice)
+        return retried_once(lambda: self._run(control, use_gpus), self._host.notice)
 
     def _run(self, control: Session, use_gpus: bool) -> dict[int, dict[str, Any]]:
         with self._workers(control, use_gpus) as workers:

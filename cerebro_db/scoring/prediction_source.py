@@ -14,7 +14,6 @@ from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongO
 from cerebro_db.packing.columns import id_columns, listed_inputs
 from cerebro_db.packing.row_faults import left_out, reason, remedy, unreadable, without_nulls
 from cerebro_db.packing.source import recorded_input, within_limits
-from cerebro_db.postgres.columns import split_names
 from cerebro_db.postgres.completeness import scanned_elsewhere
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.packing_extras import FAULTS_SHOWN
@@ -22,7 +21,7 @@ from cerebro_db.postgres.dialects.postgresql.prediction import PackedSource, Row
 from cerebro_db.postgres.drift import Read
 from cerebro_db.postgres.names import quote
 from cerebro_db.postgres.packed import PackedTable, is_packed, load_packed
-from cerebro_db.postgres.relations import Relation, column, find
+from cerebro_db.postgres.relations import Relation, column, find, split_names
 from cerebro_db.postgres.session_settings import is_seen, seen_rows
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.scoring.prediction_models import Asked
