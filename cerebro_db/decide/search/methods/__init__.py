@@ -46,11 +46,6 @@ def method_of(spec: SearchSpec) -> Method:
     return _METHODS[spec.method](spec)
 
 
-def most_epochs(method: str, params: Mapping[str, Any]) -> int:
-    """Epochs that no trial is trained beyond."""
-    return int(params["R"] if "R" in params else params["num_iterations"])
-
-
 def most_trials(spec: SearchSpec) -> int:
     """Trials of a search, at most."""
     size = Explorer(spec.space).size
