@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from cerebro_db import errors
 from cerebro_db.core.spec import TRAINING, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import Strategy
@@ -23,17 +24,15 @@ from cerebro_db.core.tasks import Failure, Outcome, Ready, Result, Task, Train, 
 from cerebro_db.errors import (
     CerebroError,
     ConfigurationFailed,
-    HandedBack,
     RunCancelled,
     TooManyConnections,
     TrainerLost,
 )
 from cerebro_db.executors.sessions import WorkerSessions, Workplace, _Worker
-from cerebro_db.postgres.dialects.postgresql.training import HopMade
 from cerebro_db.postgres.direct_board import DirectBoard, DirectRow, Given, anyone, revoke
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions import POLL_SECONDS, Session
-from cerebro_db.training.fields import Fields
+from cerebro_db.protocol import HandedBack, answer_of
 
 # Between looks for workers that join, or that have gone; answers are told of.
 _LOOK_SECONDS = 0.5
@@ -49,6 +48,7 @@ class _DirectWorker(_Worker):
     Attributes:
         session: the driver's own, by which it is spoken to.
         worker_id: of its row in the catalog.
+        backend: process of the server that it is connected to.
         host: where it runs, as it tells.
         given: what it has to do; None for nothing.
         is_ready: whether its trainer is.
@@ -57,11 +57,17 @@ class _DirectWorker(_Worker):
     """
 
     worker_id: int = 0
+    backend: int = 0
     host: str = ""
     given: Given | None = None
     is_ready: bool = False
     is_cancelled: bool = False
     failures: int = 0
+
+    @property
+    def pid(self) -> int:
+        """Process of the server that works for it."""
+        return self.backend
 
     @property
     def name(self) -> str:
@@ -114,7 +120,7 @@ class DirectWorkers(WorkerSessions):
         assert isinstance(task, Train)
         assert self._board is not None
         found.task, found.is_busy, found.is_cancelled = task, True, False
-        (order,) = self._told(found, self._orders(state, found, task.hops))
+        (order,) = self._orders(state, found, task.hops)
         text = _text(self._place, order, state.tracks[order.mst_key].configuration)
         found.given = self._board.give(found.worker_id, text)
 
@@ -181,7 +187,7 @@ class DirectWorkers(WorkerSessions):
             (session,) = place.pool.take(1)
         except TooManyConnections:  # they wait, and the run goes on without them
             return None
-        return DirectBoard(session, place.run_id, place.dialect.direct.held_locks)
+        return DirectBoard(session, place.run_id, place.dialect.held_locks)
 
     def _looked(self, board: DirectBoard) -> Iterator[Outcome]:
         # In this order: whoever has gone can answer no more.
@@ -226,7 +232,7 @@ class DirectWorkers(WorkerSessions):
         taken = self._direct.keys()
         number = next(n for n in range(self._count, self._count + len(taken) + 1) if n not in taken)
         self._direct[number] = _DirectWorker(
-            number, board.session, worker_id=row.worker_id, host=row.host
+            number, board.session, worker_id=row.worker_id, backend=row.pid, host=row.host
         )
         board.admit(row.worker_id, number, self._place.preparation)
 
@@ -254,18 +260,16 @@ class DirectWorkers(WorkerSessions):
         return result
 
     def _answer(self, worker: _DirectWorker, hops: Sequence[Hop], text: str) -> Result:
-        told = Fields.parse(text, "answer")
-        if told.has("error"):
-            error, hint = told.text("error")[:_MOST_TEXT], told.raw("hint")
-            if told.flag("is_of_the_model"):
-                return _failure(ConfigurationFailed(error, hint))
+        answer = answer_of(text)
+        if isinstance(answer, HandedBack):
+            error = answer.error[:_MOST_TEXT]
+            if answer.is_of_the_model:
+                return _failure(ConfigurationFailed(error, answer.hint))
             worker.failures += 1
-            return _failure(HandedBack(f"{worker.name}: {error}"))
+            return _failure(errors.HandedBack(f"{worker.name}: {error}"))
         worker.failures = 0
-        # Its row was written with the state.
-        made = HopMade(told.integer("rows", 0), told.raw("kept"), told.integer("size", 0))
         (hop,) = hops
-        return self._trained(worker, hops, {hop.mst_key: made})
+        return self._trained(worker, hops, {hop.mst_key: answer})
 
     def _dismiss(self) -> None:
         """Take all orders back; whoever is there waits for another driver."""
@@ -300,8 +304,6 @@ def _text(place: Workplace, order: Any, configuration: Any) -> str:
             "makes": order.makes,
             "place": direct.place(packed, order.partition_key),
             "goals": direct.goals(packed, order),
-            "worker": order.worker,
-            "waited": order.waited,
             "task": order.task,
             "salt": order.salt,
             "passes": configuration.fit_params.epochs,

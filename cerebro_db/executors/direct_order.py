@@ -45,7 +45,6 @@ class Order:
     makes: int
     place: int | None
     goals: list[Goal]
-    waited: float
     task: str
     salt: str | None
     passes: int
@@ -68,7 +67,7 @@ class Order:
         told = Fields.parse(text, "order")
         if told.integer("run_id") != run.run_id:
             raise InvalidArgument(f"order: got one of run {told.integer('run_id')}")
-        names = ("mst_key", "epoch", "position", "partition_key", "worker")
+        names = ("mst_key", "epoch", "position", "partition_key")
         source = told.raw("source")
         return cls(
             run_id=run.run_id,
@@ -77,7 +76,6 @@ class Order:
             makes=told.integer("makes"),
             place=_optional(told, "place"),
             goals=_goals(told),
-            waited=told.number("waited"),
             task=told.text("task"),
             salt=None if told.raw("salt") is None else told.text("salt"),
             passes=told.integer("passes", 1),

@@ -35,6 +35,7 @@ from cerebro_db.postgres.direct_session import (
     TakenBack,
 )
 from cerebro_db.postgres.sessions import SessionLost
+from cerebro_db.protocol import HandedBack
 from cerebro_db.relay.keepers import Installation
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.functions import distribution_of
@@ -284,8 +285,7 @@ class DirectWorker:
         hint: str | None = None,
         is_of_the_model: bool = False,
     ) -> None:
-        answer = {"error": why, "hint": hint, "is_of_the_model": is_of_the_model}
-        session.hand_back(given, json.dumps(answer))
+        session.hand_back(given, HandedBack(error=why, hint=hint, is_of_the_model=is_of_the_model))
 
     def _make(
         self,
@@ -295,21 +295,11 @@ class DirectWorker:
         given: Assignment,
         cache_bytes: int,
     ) -> None:
-        started = session.now()
-        result, chunks = trainer.train(self._rows(session, trainer, order, cache_bytes))
-        size = sum(len(data) for _, data in chunks)
-        answer = {"rows": result["rows"], "kept": result["kept"], "size": size}
+        report, chunks = trainer.train(self._rows(session, trainer, order, cache_bytes))
+        size = sum(len(data) for _, data, _ in chunks)
         state = session.sql.state_rows(order.hop["mst_key"], order.makes, order.goals, chunks)
-        hop = {
-            **order.hop,
-            "started": started,
-            "waited": order.waited,
-            "read": result["read_seconds"],
-            "trained": result["train_seconds"],
-            **{name: result[name] for name in ("rows", "loss", "compiled", "cached", "memory_mb")},
-        }
         with suppress(TakenBack):  # the trainer is not at it any more
-            session.commit(given, json.dumps(answer), order.target, state, hop)
+            session.commit(given, report, order.target, state, size)
             self._hops += 1
 
     def _rows(

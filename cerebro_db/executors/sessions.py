@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from cerebro_db.core.rounds import rows_of_round
 from cerebro_db.core.spec import TRAINING, Hop
 from cerebro_db.core.state import RunState
@@ -35,6 +37,7 @@ from cerebro_db.core.tasks import (
     TryScoring,
     WorkerView,
     WriteEvents,
+    round_record,
 )
 from cerebro_db.decide.plan import next_partitions
 from cerebro_db.errors import CerebroError, InvalidData, OutOfMemory, PeersApart, TrainerLost
@@ -43,16 +46,14 @@ from cerebro_db.executors.tasks import RoundPart, TaskWriter
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.training import (
     AverageOrder,
-    HopMade,
     HopOrder,
-    Member,
     RotationStatements,
     ScanOrder,
     Statement,
     StateTables,
-    checked,
+    made,
 )
-from cerebro_db.postgres.packed import PackedTable, PartitionInfo
+from cerebro_db.postgres.packed import PackedTable, PartitionInfo, cause_of
 from cerebro_db.postgres.sessions import (
     POLL_SECONDS,
     Session,
@@ -61,6 +62,7 @@ from cerebro_db.postgres.sessions import (
     wait_any,
 )
 from cerebro_db.postgres.states import StateStore, StateTable
+from cerebro_db.protocol import HopFailed, StateMade, StateReport, report_of
 
 # A worker that has not stopped then is left to itself.
 STOP_SECONDS = 1.0
@@ -148,19 +150,24 @@ class _Worker:
     is_trying: bool = False
     sent: float = 0.0
 
+    @property
+    def pid(self) -> int:
+        """Process of the server that works for it."""
+        return self.session.pid
+
 
 @dataclass
 class _Meeting:
     """Meeting point of the trainers of a round, and whose they are.
 
     Attributes:
-        members: workers that have joined, by their places.
+        waited: seconds that the workers that have joined had nothing to do, by rank.
         recorded: number of the round in its epoch, where its course is to be recorded.
     """
 
     name: str = field(default_factory=lambda: f"cerebro-{secrets.token_hex(16)}")
     secret: str = field(default_factory=lambda: secrets.token_hex(32))
-    members: dict[int, Member] = field(default_factory=dict)
+    waited: dict[int, float] = field(default_factory=dict)
     recorded: int | None = None
 
 
@@ -256,15 +263,13 @@ class WorkerSessions:
     def _statement(self, state: RunState, worker: _Worker, task: Task) -> Statement:
         match task:
             case Train(hops):
-                first, *others = self._orders(state, worker, hops)
-                # Nobody waits between them.
-                orders = [first, *(replace(order, waited=0.0) for order in others)]
-                return self._checked(self._sql.hops(self._packed, self._told(worker, orders)))
+                orders = self._orders(state, worker, hops)
+                return self._sql.hops(self._packed, orders)
             case Step(hops):
-                orders = [self._timed(one) for one in self._orders(state, worker, hops)]
-                return self._checked(self._rotation.step(self._packed, self._told(worker, orders)))
+                orders = self._orders(state, worker, hops)
+                return self._rotation.step(self._packed, orders)
             case Participate():
-                return self._checked(self._share(state, worker, task))
+                return self._share(state, worker, task)
             case Average():
                 return self._sql.average(self._packed, self._average_order(state, worker, task))
             case Score(scans):
@@ -291,9 +296,6 @@ class WorkerSessions:
             case WriteEvents(text):
                 return WRITE_EVENTS, [text]
 
-    def _checked(self, statement: Statement) -> Statement:
-        return checked(self._packed, statement)
-
     @property
     def _packed(self) -> PackedTable:
         return self._place.tables[TRAINING]
@@ -315,10 +317,11 @@ class WorkerSessions:
             self._order(state, worker, hop, sources[hop], target, self._part(state, hop))
             for hop in sorted(hops, key=lambda hop: hop.mst_key)
         ]
-        return orders
+        return self._taken(worker, orders)
 
-    def _told(self, worker: _Worker, orders: list[HopOrder]) -> list[HopOrder]:
-        """Remember what a worker is told to do."""
+    @staticmethod
+    def _taken(worker: _Worker, orders: list[HopOrder]) -> list[HopOrder]:
+        """Remember the orders of a worker, which begins with them now."""
         worker.orders = {order.mst_key: order for order in orders}
         worker.sent = time.monotonic()
         return orders
@@ -349,11 +352,10 @@ class WorkerSessions:
             makes=state.spec.left(hop),
             next_partition_key=following[0] if following else None,
             others=following[1:],
-            worker=worker.number,
-            waited=time.monotonic() - worker.free_since,
             task=place.tasks.hop(
                 one,
                 hop,
+                (self._number(worker, hop), worker.pid),
                 is_first=version == 0,
                 begins_epoch=state.spec.begins_epoch(hop),
                 learning_rate=rate,
@@ -388,16 +390,13 @@ class WorkerSessions:
         assert part is not None
         part = replace(part, group=self._group(state, task, meeting))
         order = self._order(state, worker, hop, source, worker.target, part)
-        meeting.members[task.rank] = Member(
-            hop.position, hop.partition_key, worker.number, worker.session.pid, order.waited
-        )
-        self._told(worker, [order])
+        self._taken(worker, [order])
+        meeting.waited[task.rank] = worker.sent - worker.free_since
         if not task.is_root:
             return self._sql.share(self._packed, order)
-        members = [meeting.members[place] for place in range(len(task.hops))]
         if spec.strategy.has_weight_server and not self._place.rounds.is_recorded(spec, hop):
             meeting.recorded = spec.round_of(hop)
-        return self._sql.lead(self._packed, order, members, meeting.recorded)
+        return self._sql.hop(self._packed, order)
 
     def _waits_for_peers(self) -> bool:
         """True if nobody can begin a round yet, as not all trainers are where the others are told."""
@@ -516,12 +515,12 @@ class WorkerSessions:
         )
         return worker.average
 
-    def _timed(self, order: HopOrder) -> HopOrder:
-        """The same, told by the process that makes it and not by the session."""
-        since = self._free_since.get(order.partition_key)
-        waited = order.waited if since is None else time.monotonic() - since
+    def _number(self, worker: _Worker, hop: Hop) -> int:
+        """Number that a hop is recorded with; where one session trains everywhere, that of the partition."""
+        if not isinstance(worker.task, Step):
+            return worker.number
         keys = [partition.partition_key for partition in self._packed.partitions]
-        return replace(order, worker=keys.index(order.partition_key), waited=waited)
+        return keys.index(hop.partition_key)
 
     def _fits(self, partition_key: int) -> bool:
         """True if a worker can hold a partition; the same rule as the worker's."""
@@ -534,9 +533,9 @@ class WorkerSessions:
         orders = [self._scan_order(state, worker, scan) for scan in scans]
         packed = self._place.tables[scans[0].dataset]
         if together:
-            return checked(packed, self._rotation.sweep(packed, orders))
+            return self._rotation.sweep(packed, orders)
         (order,) = orders
-        return checked(packed, self._sql.scan(packed, order))
+        return self._sql.scan(packed, order)
 
     def _scan_order(self, state: RunState, worker: _Worker, scan: Scan) -> ScanOrder:
         """The order of a scan; the tables that it reads are the worker's until it has ended."""
@@ -576,20 +575,28 @@ class WorkerSessions:
         try:
             if not worker.session.advance():
                 return None
-        except StatementFailed as error:
+            result = self._result(worker, worker.session.rows())
+        except (StatementFailed, InvalidData) as error:
             self._undone(worker)
-            self._release(worker)
             worker.kept = set()  # a statement that failed may have driven partitions out of memory
             worker.unprepared = worker.unprepared or self._is_without_trainer(worker, error)
             # Its process on the segment may be another one by now, and its trainer elsewhere.
             worker.unprepared = worker.unprepared or bool(self._place.hosts)
-            return Failure(error.message, error.sqlstate, error.hint, error)
-        result = self._result(worker, worker.session.rows())
+            cause = self._cause(worker.task, error)
+            result = Failure(cause.message, cause.sqlstate, cause.hint, cause)
         self._release(worker)
         return result
 
+    def _cause(self, task: Task | None, error: CerebroError) -> CerebroError:
+        """What a statement has failed for, where that is a table that has lost its name."""
+        if not isinstance(task, Train | Step | Participate | Score):
+            return error
+        datasets = {scan.dataset for scan in task.scans} if isinstance(task, Score) else {TRAINING}
+        relations = [self._place.tables[name].relation for name in sorted(datasets)]
+        return cause_of(error, self._place.store.catalog.session, relations)
+
     @staticmethod
-    def _is_without_trainer(worker: _Worker, error: StatementFailed) -> bool:
+    def _is_without_trainer(worker: _Worker, error: CerebroError) -> bool:
         """True if a worker has lost its trainer by what it did; on segments each statement makes one ready."""
         ended = error.sqlstate == OutOfMemory.sqlstate and not worker.partition_keys
         return ended or error.sqlstate == TrainerLost.sqlstate
@@ -599,9 +606,7 @@ class WorkerSessions:
             case None:
                 return self._ready(worker, [json.loads(text) for (text,) in rows])
             case Train(hops):
-                return self._trained(
-                    worker, hops, self._sql.all_made([h.mst_key for h in hops], rows)
-                )
+                return self._trained(worker, hops, made(rows))
             case Step(hops):
                 return self._stepped(worker, hops, rows)
             case Participate():
@@ -638,100 +643,85 @@ class WorkerSessions:
         worker.free_since = time.monotonic()
 
     def _trained(
-        self, worker: _Worker, hops: Sequence[Hop], made: Mapping[int, HopMade]
+        self, worker: _Worker, hops: Sequence[Hop], found: Mapping[int, StateMade | HopFailed]
     ) -> Trained:
         """Hops that were made one after another, by mst_key in their order."""
-        own = {mst_key: _own_seconds(one) for mst_key, one in made.items()}
-        # What the statement took beside them is shared by all of them.
+        states = {hop: _state(found, hop) for hop in sorted(hops, key=lambda hop: hop.mst_key)}
+        own = {hop: _own_seconds(state) for hop, state in states.items()}
+        # What the statement took beside them is shared by all of them; only the first one has waited.
         left = time.monotonic() - worker.sent - sum(own.values())
         share = max(left, 0.0) / len(hops)
-        found, sent = [], worker.sent
-        for hop in sorted(hops, key=lambda hop: hop.mst_key):
-            one = made.get(hop.mst_key) or _no_rows(hop)
-            worker.kept = set(map(_partition, one.kept))
-            if len(made) > 1 and one.figures is not None:  # when its row came, others had trained
-                one = replace(one, figures=replace(one.figures, written=share))
-            found.append(self._hop(worker, hop, one, sent, own[hop.mst_key] + share))
-            sent += own[hop.mst_key] + share
-        return Trained(tuple(found))
+        results, sent, waited = [], worker.sent, worker.sent - worker.free_since
+        for hop, state in states.items():
+            worker.kept = set(map(_partition, state.report.kept))
+            # When the row of a state came, others had trained.
+            one = msgspec.structs.replace(state, written=share) if len(hops) > 1 else state
+            results.append(self._left(worker, hop, one, waited, sent, own[hop] + share))
+            sent, waited = sent + own[hop] + share, 0.0
+        return Trained(tuple(results))
 
     def _stepped(
         self, worker: _Worker, hops: Sequence[Hop], rows: list[tuple[Any, ...]]
     ) -> Trained:
         """Hops that were made side by side, some of which may have failed by themselves."""
-        ended, errors = time.monotonic(), {row[0]: row[1] for row in rows if row[1] is not None}
-        made: dict[int, HopMade] = {}
-        for hop in hops:
-            own = [row[2:] for row in rows if row[0] == hop.mst_key] or _no_rows(hop)
-            if hop.mst_key not in errors:
-                made[hop.mst_key] = self._sql.made(own)
+        ended, found = time.monotonic(), made(rows)
         # A hop ends when its own training does; the rest of the step is the same for all of them.
-        longest = max(map(_own_seconds, made.values()), default=0.0)
-        found, failed = [], []
+        longest = max(map(_own_seconds, found.values()), default=0.0)
+        results, failed = [], []
         for hop in hops:
-            one = made.get(hop.mst_key)
-            waits = longest - _own_seconds(one)
+            state = found.get(hop.mst_key) or _no_rows(hop)
+            waits = longest - _own_seconds(state)
+            since = self._free_since.get(hop.partition_key, worker.free_since)
             self._free_since[hop.partition_key] = ended - waits
-            _keep(worker, hop.partition_key, one.kept if one else ())
-            if one is not None:
-                seconds = ended - worker.sent - waits
-                found.append(self._hop(worker, hop, one, worker.sent, seconds))
+            if isinstance(state, StateMade):
+                _keep(worker, hop.partition_key, state.report.kept)
+                waited, seconds = worker.sent - since, ended - worker.sent - waits
+                results.append(self._left(worker, hop, state, waited, worker.sent, seconds))
             else:
+                _keep(worker, hop.partition_key, ())
                 assert worker.target is not None
                 self._place.store.failed(worker.target)
-                told = json.loads(errors[hop.mst_key])
-                failed.append((hop, Failure(told["message"], told["sqlstate"], told["hint"])))
-        return Trained(tuple(found), tuple(failed))
+                failed.append((hop, Failure(state.message, state.sqlstate, state.hint)))
+        return Trained(tuple(results), tuple(failed))
 
-    def _hop(
-        self, worker: _Worker, hop: Hop, made: HopMade, sent: float, seconds: float
+    def _left(
+        self,
+        worker: _Worker,
+        hop: Hop,
+        state: StateMade,
+        waited: float,
+        sent: float,
+        seconds: float,
     ) -> HopResult:
-        """Take note of the state that a hop left."""
+        """Take note of the state that a hop left; its record."""
         assert worker.target is not None
-        order = worker.orders[hop.mst_key]
-        self._place.store.wrote(worker.target, (hop.mst_key, order.makes), made.size)
-        return HopResult(
-            hop=hop,
-            worker=order.worker,
-            pid=worker.session.pid,
-            waited=order.waited,
-            sent=sent,
-            seconds=seconds,
-            rows=made.rows,
-            figures=made.figures,
-        )
+        makes = worker.orders[hop.mst_key].makes
+        self._place.store.wrote(worker.target, (hop.mst_key, makes), state.size)
+        (report,) = state.report.hops
+        return HopResult(hop, report, waited, sent, seconds, state.written)
 
     def _shared(self, worker: _Worker, task: Participate, rows: list[tuple[Any, ...]]) -> Trained:
         """Hops that were made together, from the worker that has led them; of others none."""
         if not task.is_root:
-            worker.kept = set(map(_partition, rows[0][0]))
+            own = report_of(rows[0][0])
+            worker.kept = set(map(_partition, own.kept)) if isinstance(own, StateReport) else set()
             return Trained(())
         assert worker.target is not None
         (order,) = worker.orders.values()
-        meeting = self._meetings.pop(order.mst_key)
-        members = [meeting.members[place] for place in range(len(task.hops))]
-        made, of_hops = self._sql.led(rows, order, members, meeting.recorded)
-        if made.course is not None:
-            self._place.rounds.note(order.mst_key, *made.course)
-        worker.kept = set(map(_partition, made.kept))
-        self._place.store.wrote(worker.target, (order.mst_key, order.makes), made.size)
+        meeting, state = self._meetings.pop(order.mst_key), _state(made(rows), task.own)
+        report, course = state.report, state.report.round
+        worker.kept = set(map(_partition, report.kept))
+        self._place.store.wrote(worker.target, (order.mst_key, order.makes), state.size)
         seconds = time.monotonic() - worker.sent
-        return Trained(
-            tuple(
-                HopResult(
-                    hop=hop,
-                    worker=members[place].worker,
-                    pid=members[place].pid,
-                    waited=members[place].waited,
-                    sent=worker.sent,
-                    seconds=seconds,
-                    rows=of_hops[place].rows,
-                    figures=of_hops[place].figures,
-                )
-                for place, hop in enumerate(task.hops)
-            ),
-            record=made.record,
-        )
+        results = [
+            HopResult(hop, one, meeting.waited[rank], worker.sent, seconds, state.written)
+            for rank, (hop, one) in enumerate(zip(task.hops, report.hops, strict=True))
+        ]
+        if course is None or meeting.recorded is None:
+            return Trained(tuple(results))
+        self._place.rounds.note(order.mst_key, course.groups, course.momentum)
+        record = round_record(order.mst_key, order.epoch, meeting.recorded, course)
+        return Trained(tuple(results), record=record)
 
     def _averaged(self, worker: _Worker, size: int) -> Averaged:
         """Take note of the state that an average left."""
@@ -819,9 +809,18 @@ def _works(session: Session) -> bool:
         return False
 
 
-def _own_seconds(made: HopMade | None) -> float:
+def _own_seconds(state: StateMade | HopFailed) -> float:
     """Of the own work of a hop; none where it failed."""
-    return made.figures.read + made.figures.trained if made and made.figures else 0.0
+    if isinstance(state, HopFailed):
+        return 0.0
+    return sum(one.read_seconds + one.train_seconds for one in state.report.hops)
+
+
+def _state(found: Mapping[int, StateMade | HopFailed], hop: Hop) -> StateMade:
+    """The state of a hop that cannot have failed by itself."""
+    state = found.get(hop.mst_key) or _no_rows(hop)
+    assert isinstance(state, StateMade)
+    return state
 
 
 def _no_rows(hop: Hop) -> Any:

@@ -50,7 +50,7 @@ def default_home() -> Path:
 
 @dataclass(frozen=True)
 class Cluster:
-    """One cluster.
+    """Cluster of the embedded server.
 
     Args:
         home: its folder; everything of it is in there.

@@ -1,4 +1,4 @@
-"""Processes of a cluster, told by the folder that they work in."""
+"""Processes of a cluster, found by the folder that they work in."""
 
 from __future__ import annotations
 

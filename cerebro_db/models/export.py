@@ -8,7 +8,7 @@ from cerebro_db.configs.exports import Format, export_format
 from cerebro_db.models.registered import named_models, stored_facts
 from cerebro_db.models.trained import ROLE, ModelTable, load_models, no_state, recipe
 from cerebro_db.postgres.control import control_session, preparation
-from cerebro_db.postgres.dialects.choice import HERE
+from cerebro_db.postgres.names import HERE
 from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.requests.models import ExportRequest

@@ -1,4 +1,4 @@
-"""A client process that drives runs: its sessions, and what the server tells it first."""
+"""Client process that drives runs: its sessions, and the facts that it needs of the server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cerebro_db.errors import LoopbackFailed
 from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, PostgreSQL, dialect_of
+from cerebro_db.postgres.dialects.choice import IDENTITY, PostgreSQL, dialect_of
 from cerebro_db.postgres.session_settings import settings_of_session, work_for
 from cerebro_db.postgres.sessions import Session, SessionPool
 
@@ -36,8 +36,8 @@ class Client:
         """
         session = _connected(dsn)
         try:
-            search_path, cores, has_segments = session.run(_FACTS)[0]
-            dialect = dialect_of(session.server_version, has_segments)
+            search_path, cores, name = session.run(_FACTS)[0]
+            dialect = dialect_of(session.server_version, name)
             settings = settings_of_session(session, dsn)
         finally:
             session.close()
@@ -46,7 +46,7 @@ class Client:
         return cls(pool, dialect, search_path, cores)
 
     def status(self, run_id: int) -> str:
-        """Of a run, as ``cerebro.runs`` tells it."""
+        """Status of a run, as ``cerebro.runs`` has it."""
         (session,) = self.pool.take(1)
         try:
             return Catalog(session).run(run_id).status
@@ -64,4 +64,4 @@ def _connected(dsn: str) -> Session:
     return session
 
 
-_FACTS = f"SELECT pg_catalog.current_setting('search_path'), cerebro._cores(), {HAS_SEGMENTS}"
+_FACTS = f"SELECT pg_catalog.current_setting('search_path'), cerebro._cores(), {IDENTITY}"

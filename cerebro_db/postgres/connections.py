@@ -63,7 +63,7 @@ class Connections:
     def patiently(
         self, sql: str, parameters: Sequence[Any] = ()
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """The same as :meth:`table` for a statement that takes long: Ctrl-C cancels it in the server."""
+        """Run a statement that takes long, as :meth:`table` does; Ctrl-C cancels it in the server."""
         found: list[tuple[list[str], list[tuple[Any, ...]]]] = []
         errors: list[BaseException] = []
 

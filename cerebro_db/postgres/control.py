@@ -56,11 +56,11 @@ class JobHost(Protocol):
     def styles(self) -> Styles: ...
 
     def notice(self, message: str) -> None:
-        """Tell the caller how far the work is."""
+        """Send the caller a message about progress."""
 
 
 def no_notice(message: str) -> None:
-    """Tell nobody how far the work is."""
+    """Drop a message about progress."""
 
 
 @contextmanager
@@ -207,7 +207,7 @@ def gather(
 def gather_made(
     sessions: Sequence[Session], makers: Iterable[Callable[[Session], Statement]]
 ) -> list[list[tuple[Any, ...]]]:
-    """The same with statements that depend on the session that runs them."""
+    """Run statements side by side that depend on the session that runs them."""
     found: dict[int, list[tuple[Any, ...]]] = {}
     under_way: dict[Session, int] = {}
 
@@ -283,7 +283,7 @@ def slots(
     fitting: int = MAX_WORKERS,
     ready: int = 0,
 ) -> Iterator[int]:
-    """Number of workers that there may be; while this lasts, nobody else has their slots.
+    """Reserve worker slots, which nobody else has meanwhile, and give their number.
 
     Args:
         control: a session; it holds the slots, which end with it.

@@ -23,7 +23,7 @@ _ITSELF = Server(1, 0, "p", LOCALHOST)
 
 
 def checked_source(given: str | None) -> str:
-    """Source that is asked; capitals do not matter."""
+    """Source of the figures about GPUs, in lower case."""
     source = TENSORFLOW if given is None else given.strip().lower()
     if source not in SOURCES:
         listed = " or ".join(f"'{name}'" for name in SOURCES)
@@ -93,13 +93,13 @@ def gpus_of_hosts(
 def hosts_with_gpus(
     session: Session, hosts: PostgreSQLHosts, servers: Sequence[Server]
 ) -> set[str]:
-    """Those where TensorFlow sees any."""
+    """Hosts where TensorFlow sees any GPU."""
     found = gpus_of_hosts(session, hosts, servers, TENSORFLOW)
     return {name for name, gpus in found.items() if gpus}
 
 
 def first_segments(servers: Sequence[Server]) -> dict[int, str]:
-    """One segment on each host, and the host's name."""
+    """First segment of each host, with the host's name."""
     found: dict[str, int] = {}
     for server in servers:
         if server.is_segment:
@@ -154,7 +154,7 @@ def check_gpus(session: Session, hosts: PostgreSQLHosts, tables: Sequence[Packed
 
 
 def _used(session: Session, hosts: PostgreSQLHosts, tables: Sequence[PackedTable]) -> list[Server]:
-    """The segments that have rows of tables; of a view, which does not tell, all of them.
+    """Segments that have rows of the tables; all of them where a view is among these.
 
     Where there are no segments, the server itself.
     """

@@ -53,7 +53,7 @@ _REGISTERED_HINT = (
 
 
 class Use(Enum):
-    """What is done with a table that a user names."""
+    """Use of a table that a user names."""
 
     READ = "its rows are read"
     WRITE = "rows are added to it, or deleted"
@@ -91,11 +91,11 @@ class SearchPath:
     in_callers: bool = False
 
     def is_temporary(self, schema: str) -> bool:
-        """Tell whether a schema that is named is that of the caller's temporary tables."""
+        """True if the schema is that of the caller's temporary tables."""
         return schema in (_TEMPORARY, self.temporary)
 
     def hides(self, schema: str) -> bool:
-        """Tell whether temporary tables come before those of a schema where none is named."""
+        """True if temporary tables come before those of a schema where none is named."""
         before = self.schemas[: self.schemas.index(schema)] if schema in self.schemas else ()
         return not self.in_callers and self.temporary in before
 
@@ -122,7 +122,7 @@ def use_search_path(session: Session, path: CallerPath | None) -> SearchPath:
 
 
 def search_path_with(session: Session, path: str, temporary: str) -> SearchPath:
-    """Search path of a caller who is not asked, but for the text of it.
+    """Search path of a caller, from its text and the schema of temporary tables.
 
     Args:
         session: in no transaction.
@@ -267,7 +267,7 @@ def exists_already(text: str | None, role: str, table: QualifiedName) -> Duplica
 
 
 def own_columns(session: Session, schema: str, names: Sequence[str]) -> dict[str, set[str]]:
-    """Those of the names that a schema has, with their columns where they are tables of the caller."""
+    """Columns of the tables of the caller in a schema, by the names that it has."""
     rows = session.run(_OWN_COLUMNS, (schema, list(names)))
     return {name: set(columns) for name, columns in rows}
 
@@ -334,7 +334,7 @@ def _readings(text: str) -> list[tuple[str, ...]]:
 
 
 def _readings_here(session: Session, text: str) -> list[tuple[str, ...]]:
-    """The same for a table, before whose schema the name of this database may be, as in SQL."""
+    """Readings of a name before whose schema the name of this database may be, as in SQL."""
     match = _WITH_DATABASE.fullmatch(text)
     if match is not None:
         database, *parts = map(_fold, match.groups())

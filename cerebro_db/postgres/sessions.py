@@ -64,7 +64,7 @@ class StatementFailed(CerebroError):
 
 
 class Deadlocked(StatementFailed):
-    """The server ended a statement because sessions waited for each other: it can be run again."""
+    """The server ended a statement because sessions waited for each other; it can be retried."""
 
 
 # A connection that was cut without a word is known by either side within half a minute.
@@ -75,7 +75,7 @@ _KEEPALIVES = {
 
 
 def with_keepalives(dsn: str) -> str:
-    """The same of libpq, for a connection of which one must soon know that it was cut."""
+    """Connection string with keepalives, so that it is soon known where the connection was cut."""
     try:
         given = psycopg2.extensions.parse_dsn(dsn)
     except psycopg2.ProgrammingError:  # whoever connects tells what is wrong
@@ -109,7 +109,7 @@ class Ticking:
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """No tick for statements that are run, and sessions that are taken, inside: after a cancel."""
+        """Suspend the tick, also for sessions that are taken inside: for what follows a cancel."""
         before, self.tick = self.tick, no_tick
         try:
             yield
@@ -138,7 +138,7 @@ def _first_line_of(notice: str) -> str:
 
 
 class Session(Ticking):
-    """One session: at most one statement under way, its rows fetched when it is done.
+    """Session of libpq with at most one statement under way, whose rows are fetched when it is done.
 
     Args:
         dsn: libpq connection string.
@@ -181,7 +181,7 @@ class Session(Ticking):
 
     @property
     def server_version(self) -> int:
-        """The server's version as libpq tells it, for example 150018."""
+        """Version of the server in libpq's form, for example 150018."""
         return int(self._connection.server_version)
 
     @property
@@ -196,7 +196,7 @@ class Session(Ticking):
 
     @property
     def in_transaction(self) -> bool:
-        """True if a failed statement takes earlier ones with it, so that it cannot be run again."""
+        """True if a failed statement undoes earlier ones with it, so that it cannot be retried."""
         idle = psycopg2.extensions.TRANSACTION_STATUS_IDLE
         return bool(self._connection.info.transaction_status != idle)
 
@@ -259,7 +259,7 @@ class Session(Ticking):
         return self._rows or []
 
     def reports(self) -> list[str]:
-        """What workers have reported since the last time, of values that float32 does not hold."""
+        """Reports of workers since the last time, about values that float32 does not hold."""
         found = list(self._reports.texts)
         self._reports.texts.clear()
         return found
@@ -301,7 +301,7 @@ class Session(Ticking):
         return self.rows()
 
     def run_through(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The same without a tick: it must be known whether the statement was done."""
+        """Run a statement without a tick, as it must be known whether it was done."""
         with self.undisturbed():
             return self.run(sql, parameters)
 

@@ -121,7 +121,7 @@ def vacuum(
 def _bytes(catalog: Catalog, dialect: PostgreSQL, name: str) -> int:
     """Bytes of the tables of states of a run."""
     tables = catalog.execute(*dialect.training.tables(name))
-    return sum(catalog.table_bytes(QualifiedName(STATES_SCHEMA, table)) for (table,) in tables)
+    return sum(catalog.table_bytes(QualifiedName(STATES_SCHEMA, table)) for table, _ in tables)
 
 
 def _ask(pool: SessionPool, run_id: int | None, action: str, mst_key: int | None) -> str:

@@ -151,7 +151,7 @@ def drop_states(catalog: Catalog, dialect: PostgreSQL, name: str | None) -> bool
     try:
         with catalog.attempt():
             catalog.execute("SET LOCAL lock_timeout = '2s'")
-            for (table,) in catalog.execute(*dialect.training.tables(name)):
+            for table, _ in catalog.execute(*dialect.training.tables(name)):
                 catalog.execute(f"DROP TABLE {QualifiedName(STATES_SCHEMA, table).sql}")
     except StatementFailed as error:
         if error.sqlstate not in IN_USE:

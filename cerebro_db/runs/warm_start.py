@@ -24,8 +24,7 @@ from cerebro_db.models.trained import (
     recipe,
 )
 from cerebro_db.postgres.control import control_session, preparation
-from cerebro_db.postgres.dialects.choice import HERE
-from cerebro_db.postgres.names import shown_literal
+from cerebro_db.postgres.names import HERE, shown_literal
 from cerebro_db.postgres.relations import find_if_there
 from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed
 from cerebro_db.postgres.table_kinds import HISTORY_SUFFIX, STATES_SUFFIX

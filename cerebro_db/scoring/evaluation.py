@@ -39,13 +39,13 @@ from cerebro_db.postgres.control import (
     slots,
     transaction,
 )
-from cerebro_db.postgres.dialects.postgresql.training import ScanOrder, checked
+from cerebro_db.postgres.dialects.postgresql.training import ScanOrder
 from cerebro_db.postgres.gpus import check_gpus, gpu_places
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced
-from cerebro_db.postgres.packed import PackedTable, PartitionInfo, is_packed, load_packed
+from cerebro_db.postgres.packed import PackedTable, PartitionInfo, cause_of, is_packed, load_packed
 from cerebro_db.postgres.relations import Relation, find
-from cerebro_db.postgres.sessions import Session, close_all
+from cerebro_db.postgres.sessions import Session, StatementFailed, close_all
 from cerebro_db.postgres.table_kinds import CONFUSION as CONFUSION_MATRICES
 from cerebro_db.postgres.table_kinds import SCORES, Kind
 from cerebro_db.relay.machine import cores
@@ -299,7 +299,10 @@ class ScoringJob:
             places = gpu_places(workers[0], self._hosts, use_gpus)
             task = worker_task(NO_RUN, None, use_gpus, 0, settings, places, functions=True)
             scans = [self._scan(partition, task) for partition in self._test.partitions]
-            results = [json.loads(rows[0][0]) for rows in gather(workers, scans)]
+            try:
+                results = [json.loads(rows[0][0]) for rows in gather(workers, scans)]
+            except StatementFailed as error:
+                raise cause_of(error, control, [self._test.relation]) from None
             self._check(results)
             return {key: self._combined(workers[0], key, results) for key in self._recipes}
 
@@ -346,7 +349,7 @@ class ScoringJob:
             reads=True,
             preparation=preparation,
         )
-        return checked(self._test, self._sql.scan(self._test, order))
+        return self._sql.scan(self._test, order)
 
     def _check(self, results: Sequence[dict[str, Any]]) -> None:
         for result in results:

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from cerebro_db.errors import NotSupported, ReadOnlyTransaction, SerializationFailed
-from cerebro_db.postgres.dialects.choice import DECIDING_SETTINGS
+from cerebro_db.postgres.dialects.postgresql.dialect import DECIDING_SETTINGS
 from cerebro_db.postgres.names import value_literal
 from cerebro_db.postgres.relations import SearchPath, use_search_path
 from cerebro_db.postgres.session_settings import settings_of

@@ -154,6 +154,8 @@ def hop_of(
         begins_epoch=task.flag("begins_epoch", False),
         learning_rate=_rate(task),
         part=_part(task, listener),
+        worker=task.integer("worker", 0, 2**31 - 1) if task.has("worker") else 0,
+        pid=task.integer("pid", 0, 2**31 - 1) if task.has("pid") else 0,
     )
 
 

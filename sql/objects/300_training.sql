@@ -64,9 +64,9 @@ COMMENT ON FUNCTION cerebro._train_step(bigint, integer, text, bytea, bytea, int
 'Internal: transition function of cerebro_train; the first row brings the task, the next ones the chunks of the state, the others a buffer each.';
 
 CREATE OR REPLACE FUNCTION cerebro._train_final(token bigint)
-RETURNS cerebro.visit_result LANGUAGE plpython3u AS {{ plpython('return relay.trainer("training.train_final", token)') }};
+RETURNS bigint LANGUAGE plpython3u AS {{ plpython('return relay.trainer("training.train_final", token)') }};
 COMMENT ON FUNCTION cerebro._train_final(bigint) IS
-'Internal: final function of cerebro_train; returns what the hop did, and the token by which cerebro._saved_state finds the next state.';
+'Internal: final function of cerebro_train; returns the token by which cerebro._saved_state finds the next state.';
 
 DROP AGGREGATE IF EXISTS cerebro.cerebro_train(integer, text, bytea, bytea, integer, integer, bytea, integer[], bytea, integer[]);
 CREATE AGGREGATE cerebro.cerebro_train(integer, text, bytea, bytea, integer, integer, bytea, integer[], bytea, integer[]) (
@@ -75,10 +75,10 @@ CREATE AGGREGATE cerebro.cerebro_train(integer, text, bytea, bytea, integer, int
 COMMENT ON AGGREGATE cerebro.cerebro_train(integer, text, bytea, bytea, integer, integer, bytea, integer[], bytea, integer[]) IS
 'Trains one configuration over the buffers of one partition: a hop. The driver of a run calls it.';
 
-CREATE OR REPLACE FUNCTION cerebro._saved_state(token bigint, OUT chunk integer, OUT state bytea)
+CREATE OR REPLACE FUNCTION cerebro._saved_state(token bigint, OUT chunk integer, OUT state bytea, OUT report text)
 RETURNS SETOF record LANGUAGE plpython3u AS {{ plpython('return relay.trainer("training.saved_state", token)') }};
 COMMENT ON FUNCTION cerebro._saved_state(bigint) IS
-'Internal: the state that a hop of this worker left, in chunks.';
+'Internal: the state that a hop of this worker left, in chunks; the first one has the report of what the hop did, as JSON.';
 
 CREATE OR REPLACE FUNCTION cerebro._measure_step(
     token bigint, kind integer, task text, state bytea,
@@ -125,27 +125,3 @@ CREATE OR REPLACE FUNCTION cerebro._state_weights(token bigint)
 RETURNS bytea LANGUAGE plpython3u AS {{ plpython('return relay.trainer("training.state_weights", token)') }};
 COMMENT ON FUNCTION cerebro._state_weights(bigint) IS
 'Internal: the weights of a joined state as float32, in the order of Keras'' get_weights(); NULL where they exceed what a value can hold.';
-
--- The first statement of each message that has a hop or a scan. The table is locked before its number is looked
--- up, and the lock lasts as long as the transaction: what is read after this is the same table.
-CREATE OR REPLACE FUNCTION cerebro._check_table(name text, wanted oid) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    found oid;
-BEGIN
-    EXECUTE format('SELECT pg_catalog.to_regclass(%L)::oid', $1) INTO found;
-    IF found = $2 THEN
-        EXECUTE format('SELECT pg_catalog.to_regclass(%L)::oid WHERE NOT EXISTS (SELECT 1 FROM %s WHERE false)', $1, $1)
-           INTO found;
-    END IF;
-    IF found IS DISTINCT FROM $2 THEN
-        RAISE EXCEPTION USING ERRCODE = '55000',
-            MESSAGE = format('%s: got %s; allowed: the table that was read at the beginning', coalesce(found::regclass::text, left($1, 200)),
-                             CASE WHEN found IS NULL THEN 'no table' ELSE 'another table' END),
-            HINT = 'it was renamed or replaced while it was read: give the table its name back, and go on with '
-                   'cerebro.cerebro_resume, or start anew with the other table';
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION cerebro._check_table(text, oid) IS
-'Internal: raises an error where the name of a packed table has become that of another one.';

@@ -48,18 +48,14 @@ $$;
 ALTER FUNCTION cerebro._job_ends() OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._job_ends() IS 'Internal: notes that a job has ended.';
 DROP TRIGGER IF EXISTS job_ends ON cerebro.catalog_job_events;
-DO $ends$
-BEGIN
-    IF NOT {{ has_segments }} THEN
-        CREATE TRIGGER job_ends AFTER INSERT ON cerebro.catalog_job_events
-            FOR EACH ROW WHEN (NEW.action IN {{ ends }}) EXECUTE PROCEDURE cerebro._job_ends();
-        -- Those that ended before there was this trigger.
-        UPDATE cerebro.catalog_jobs AS j SET ended = true
-         WHERE NOT j.ended AND EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
-                                        WHERE e.job_id = j.job_id AND e.action IN {{ ends }});
-    END IF;
-END
-$ends$;
+{%- if dialect.triggers_write %}
+CREATE TRIGGER job_ends AFTER INSERT ON cerebro.catalog_job_events
+    FOR EACH ROW WHEN (NEW.action IN {{ ends }}) EXECUTE PROCEDURE cerebro._job_ends();
+-- Those that ended before there was this trigger.
+UPDATE cerebro.catalog_jobs AS j SET ended = true
+ WHERE NOT j.ended AND EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
+                                WHERE e.job_id = j.job_id AND e.action IN {{ ends }});
+{%- endif %}
 
 -- Nobody is put before others but by an administrator; and where tables lie on segments, options of views are not
 -- looked at.
@@ -74,8 +70,9 @@ BEGIN
             MESSAGE = pg_catalog.format('priority: got %s; allowed: -100 to 0', NEW.priority),
             HINT = 'members of cerebro_admin may put jobs before those of others, up to 100';
     END IF;
+{%- if dialect.functions_read_tables %}
     -- What the database itself writes down (cerebro_work) is not counted.
-    IF TG_TABLE_NAME = 'catalog_jobs' AND current_user <> 'cerebro_owner' AND NOT {{ has_segments }} THEN
+    IF TG_TABLE_NAME = 'catalog_jobs' AND current_user <> 'cerebro_owner' THEN
         waiting := cerebro._open_jobs(NEW.owner);
         most := (SELECT s.value::bigint FROM cerebro.settings s WHERE s.name = 'max_waiting_jobs_of_role');
         IF waiting >= most THEN
@@ -85,6 +82,7 @@ BEGIN
                 HINT = 'wait until some have ended, or cancel some: SELECT cerebro.cerebro_cancel_job(job_id)';
         END IF;
     END IF;
+{%- endif %}
     RETURN NEW;
 END
 $$;
@@ -96,11 +94,6 @@ CREATE TRIGGER check_job BEFORE INSERT ON cerebro.catalog_jobs
 DROP TRIGGER IF EXISTS check_job ON cerebro.catalog_schedules;
 CREATE TRIGGER check_job BEFORE INSERT ON cerebro.catalog_schedules
     FOR EACH ROW EXECUTE PROCEDURE cerebro._check_job();
-DO $check$
-BEGIN
-    {{ check_job | trim | indent(4) }}
-END
-$check$;
 
 -- Who listens hears that something has changed, not what: everybody in a database may listen to any channel.
 CREATE OR REPLACE FUNCTION cerebro._tell_change() RETURNS trigger
@@ -121,31 +114,19 @@ COMMENT ON FUNCTION cerebro._tell_change() IS 'Internal: NOTIFY cerebro_runs whe
 DROP TRIGGER IF EXISTS tell_change ON cerebro.catalog_runs;
 DROP TRIGGER IF EXISTS tell_new ON cerebro.catalog_runs;
 DROP TRIGGER IF EXISTS tell_change ON cerebro.catalog_job_events;
-DO $tell$
-BEGIN
-    -- A trigger of a table that lies on segments runs there, where nobody listens.
-    IF NOT {{ has_segments }} THEN
-        CREATE TRIGGER tell_change AFTER UPDATE OF status ON cerebro.catalog_runs
-            FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE PROCEDURE cerebro._tell_change();
-        CREATE TRIGGER tell_new AFTER INSERT ON cerebro.catalog_runs
-            FOR EACH ROW EXECUTE PROCEDURE cerebro._tell_change();
-        CREATE TRIGGER tell_change AFTER INSERT ON cerebro.catalog_job_events
-            FOR EACH ROW WHEN (NEW.action NOT IN ('told', 'done', 'cancel')) EXECUTE PROCEDURE cerebro._tell_change();
-    END IF;
-END
-$tell$;
+{%- if dialect.triggers_write %}
+CREATE TRIGGER tell_change AFTER UPDATE OF status ON cerebro.catalog_runs
+    FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE PROCEDURE cerebro._tell_change();
+CREATE TRIGGER tell_new AFTER INSERT ON cerebro.catalog_runs
+    FOR EACH ROW EXECUTE PROCEDURE cerebro._tell_change();
+CREATE TRIGGER tell_change AFTER INSERT ON cerebro.catalog_job_events
+    FOR EACH ROW WHEN (NEW.action NOT IN ('told', 'done', 'cancel')) EXECUTE PROCEDURE cerebro._tell_change();
+{%- endif %}
 
 CREATE OR REPLACE FUNCTION cerebro._held_locks() RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    found bigint[];
 BEGIN
-    EXECUTE 'SELECT array_agg((l.classid::bigint << 32) | l.objid::bigint) FROM pg_catalog.pg_locks l '
-            'WHERE l.locktype = ''advisory'' AND l.granted AND l.objsubid = 1 AND l.database = ('
-            '    SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())'
-            || CASE WHEN {{ has_segments }} THEN ' AND l.gp_segment_id = -1' ELSE '' END
-       INTO found;
-    RETURN coalesce(found, '{}');
+    RETURN coalesce((SELECT array_agg(k.key) FROM ({{ dialect.held_locks }}) k), '{}');
 END
 $$;
 COMMENT ON FUNCTION cerebro._held_locks() IS 'Internal: the advisory locks of this database that are held.';
@@ -161,6 +142,7 @@ COMMENT ON FUNCTION cerebro._nth_start(bigint, bigint, timestamptz[], double pre
 'Internal: when a job at a place of the queue begins, where so many begin at once, others end at these times, and each takes so many seconds.';
 
 -- What is computed from the jobs of others is a place in the queue, and when it is their turn.
+{%- if dialect.views_join_locks %}
 CREATE VIEW cerebro.jobs WITH (security_barrier) AS
 WITH last AS (
     SELECT DISTINCT ON (e.job_id) e.job_id, e.action, e.message, e.logged
@@ -235,19 +217,14 @@ SELECT v.job_id, cerebro._role_name(v.owner) AS owner,
  CROSS JOIN most m
   LEFT JOIN waiting w ON w.job_id = v.job_id
  WHERE pg_has_role(v.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE');
--- Where tables lie on segments locks are looked up once, beforehand, as for cerebro.runs, and nothing of the jobs of others but
--- a place in the queue is computed: the view above ends the server there.
-{%- set held = "COALESCE(ARRAY(SELECT (k.classid::bigint << 32) | k.objid::bigint FROM pg_catalog.pg_locks k
-                 WHERE k.locktype = 'advisory' AND k.granted AND k.objsubid = 1 AND k.gp_segment_id = -1
-                   AND k.database = (SELECT d.oid FROM pg_catalog.pg_database d
-                                      WHERE d.datname = current_database())), '{}')" %}
+{%- else %}
+-- Locks are looked up once, beforehand, as for cerebro.runs, and nothing of the jobs of others but a place in the queue is
+-- computed: the view above ends the server here.
+{%- set held = "COALESCE(ARRAY(SELECT k.key FROM (" ~ dialect.held_locks ~ ") k), '{}')" %}
 {%- set last = "(SELECT DISTINCT ON (e.job_id) e.job_id, e.action, e.message, e.logged
                FROM cerebro.catalog_job_events e WHERE e.action IN " ~ stands ~ "
               ORDER BY e.job_id, e.event_id DESC)" %}
-DO $jobs$
-BEGIN
-    IF {{ has_segments }} THEN
-        EXECUTE $view$CREATE OR REPLACE VIEW cerebro.jobs WITH (security_barrier) AS
+CREATE VIEW cerebro.jobs WITH (security_barrier) AS
 SELECT j.job_id, cerebro._role_name(j.owner) AS owner, {{ called('j.calls') }} AS call, r.run_id,
        CASE WHEN l.action IN {{ ends }} THEN l.action
             WHEN j.lock_key = ANY ({{ held }}) THEN 'running'
@@ -270,10 +247,8 @@ SELECT j.job_id, cerebro._role_name(j.owner) AS owner, {{ called('j.calls') }} A
               ORDER BY e.job_id, e.event_id DESC) r ON r.job_id = j.job_id
   LEFT JOIN (SELECT e.job_id, count(*) AS attempts, min(e.logged) AS first
                FROM cerebro.catalog_job_events e WHERE e.action = 'started' GROUP BY e.job_id) s
-    ON s.job_id = j.job_id$view$;
-    END IF;
-END
-$jobs$;
+    ON s.job_id = j.job_id;
+{%- endif %}
 COMMENT ON VIEW cerebro.jobs IS
 'Your jobs, or every job for members of cerebro_admin: calls with wait := false, and those of schedules. status: queued, running, interrupted (goes on by itself), finished, failed, cancelled, paused, skipped; place: in the queue.';
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cerebro_db.postgres.dialects.choice import Greenplum
+from cerebro_db.postgres.dialects.greenplum6.dialect import Greenplum6
 from cerebro_db.postgres.dialects.greenplum6.prediction import GreenplumPrediction
 from cerebro_db.postgres.dialects.postgresql.prediction import PackedSource, RowSource, Source
 from cerebro_db.postgres.dialects.postgresql.prediction_answers import (
@@ -35,7 +35,7 @@ def session(segments: Sql) -> Iterator[Session]:
     """A session such as drivers use, in a transaction with tables to predict on."""
     session = Session(segments.dsn, "test")
     session.settle()
-    session.run("; ".join(Greenplum(90426).session_settings()))
+    session.run("; ".join(Greenplum6(90426).session_settings()))
     session.run(
         "SET search_path = public; BEGIN; CREATE TABLE plain AS SELECT g AS id, ARRAY[g, g]::real[] AS x "
         "FROM generate_series(1, 600) g DISTRIBUTED BY (id); "

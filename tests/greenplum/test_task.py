@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -160,7 +161,7 @@ def test_rows_go_to_a_worker_once(bench: Sql, partitions: int) -> None:
         bench, "packed", "configs", 3, validation_table="val", metrics_compute_frequency=1
     )
     assert len(noted.hop_orders) == 10 * partitions * 3
-    homes = {order.worker: order.home for order in noted.hop_orders}
+    homes = {json.loads(order.task)["worker"]: order.home for order in noted.hop_orders}
     assert sorted(one.partition_key for one in homes.values() if one) == list(range(partitions))
     reads = noted.reads()
     assert set(reads.values()) == {1}

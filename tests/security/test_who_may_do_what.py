@@ -241,8 +241,8 @@ OF_RUNS = {
 }
 # These reach nothing but what the caller's own session was given, or the caller's own.
 OF_OWN_SESSION = {
-    "_average_final", "_average_step", "_group_hops", "_served_round", "cerebro_average",
-    "_begin_prediction", "_catalog_differences", "_check_model", "_check_owner", "_check_run", "_check_setting", "_check_table", "_combine_measures", "_cores",
+    "_average_final", "_average_step", "cerebro_average",
+    "_begin_prediction", "_catalog_differences", "_check_model", "_check_owner", "_check_run", "_check_setting", "_combine_measures", "_cores",
     "_export_model", "_lock_catalog", "_seen_rows", "_do_as_seen", "_is_seen", "_asks_session_user",
     "_extend_prediction", "_gpus", "_image_array", "_image_fault", "_inspect_model", "_named_model",
     "_join_state", "_loopback", "_measure_final", "_memory_mb", "_measure_step", "_pack_arrays", "_pack_labels", "_pack_weights",
@@ -629,7 +629,9 @@ def test_an_owner_joins_and_answers(
     alice: Person, security_dsn: str, stopped: int, has_segments: bool
 ) -> None:
     """With the rights of an ordinary user: what a worker and its driver do with each other."""
-    dialect = dialect_of(alice.connection.server_version, has_segments)
+    dialect = dialect_of(
+        alice.connection.server_version, "greenplum6" if has_segments else "postgresql"
+    )
     dsn = psycopg2.extensions.make_dsn(security_dsn, user=alice.name)
     driver = Session(dsn, "test")
     with closing(DirectSession(dsn)) as worker, closing(driver):
@@ -637,7 +639,7 @@ def test_an_owner_joins_and_answers(
         run = worker.find(stopped)
         worker.act_as(run.owner)
         worker_id = worker.join(stopped, "somewhere")
-        board = DirectBoard(driver, stopped, dialect.direct.held_locks)
+        board = DirectBoard(driver, stopped, dialect.held_locks)
         assert board.workers() == [DirectRow(worker_id, "somewhere", False, False, True)]
         board.admit(worker_id, 1, "{}")
         worker.wait(30)

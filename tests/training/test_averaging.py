@@ -95,7 +95,8 @@ def part_of(
     for subepoch in range(recipe.fit_params.epochs):
         for buffer_id in order.buffers(subepoch, data.buffers.ids):
             hop.feed(subepoch, buffer_id, *pieces[buffer_id])
-    return hop.finish()
+    state, (report,) = hop.finish()
+    return state, report
 
 
 @pytest.mark.parametrize("cache_bytes", [2**20, 0], ids=["in memory", "streamed"])

@@ -10,28 +10,25 @@ from __future__ import annotations
 import math
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
 from cerebro_db.errors import PeerLost
+from cerebro_db.protocol import HopReport
 from cerebro_db.training import state as states
 from cerebro_db.training.averaging import generators_of
-from cerebro_db.training.hop import Hop, HopReport, HopTask, Programs, RoundPart, Tick
+from cerebro_db.training.hop import Hop, HopTask, Programs, RoundPart, Tick
 from cerebro_db.training.partitions import PartitionCache
 from cerebro_db.training.peers.network_peers import peers_of
 from cerebro_db.training.peers.peers import Exchange, ProcessGroup
 from cerebro_db.training.state import State
+from cerebro_db.wire import convert, plain
 
 _WAIT_SECONDS = 0.1
 
 
 class GroupHop(Hop):
     """One of the hops of a round; the arguments are those of ``Hop``.
-
-    Attributes:
-        reports: of all of them by rank, where this one is the root.
 
     Raises:
         PeerLost: another one of them has ended; also by the methods.
@@ -55,7 +52,6 @@ class GroupHop(Hop):
         self._batch_size = task.batch_size
         self._own_steps = math.ceil((last - first) / self._batch_size)
         self._taken = 0
-        self.reports: list[dict[str, Any]] = []
         self._count = self._program.gradient_size
         size = max(self._count, sum(self._program.untrained.values()))
         self._peers = self._connected(task.part.process_group, size, tick)
@@ -73,8 +69,8 @@ class GroupHop(Hop):
             self._leave()
             raise
 
-    def finish(self) -> tuple[bytes, HopReport]:
-        """The next state, if this one is the root, and the report."""
+    def finish(self) -> tuple[bytes, list[HopReport]]:
+        """The next state and the reports of all, if this one is the root; else its own report."""
         try:
             return super().finish()
         finally:
@@ -123,7 +119,7 @@ class GroupHop(Hop):
             self._pipe.close()
         self._peers.close()
 
-    def _left(self) -> tuple[bytes, HopReport]:
+    def _left(self) -> tuple[bytes, list[HopReport]]:
         if not self._own_steps:
             self._follow(self._steps * self._task.recipe.fit_params.epochs)
         last = self._pipe.mean() if self._pipe is not None else None
@@ -133,16 +129,16 @@ class GroupHop(Hop):
         averaged = self._averaged(state)
         report = self._report()
         own = {name: state[name].tolist() for name in generators_of(state)}
-        messages = self._peers.gather({"report": asdict(report), "generators": own})
+        messages = self._peers.gather({"report": plain(report), "generators": own})
         if not messages:
-            return b"", report
-        self.reports = [one["report"] for one in messages]
+            return b"", [report]
         # Replicas may have taken different numbers of steps: whichever is the root, they are those of the first.
         first = {
             name: np.asarray(array, state[name].dtype)
             for name, array in messages[0]["generators"].items()
         }
-        return states.to_bytes(state | averaged | first), report
+        reports = [convert(HopReport, one["report"], "report") for one in messages]
+        return states.to_bytes(state | averaged | first), reports
 
     def _saved(self) -> State:
         """The state that this one has come to."""

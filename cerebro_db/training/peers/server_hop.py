@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cerebro_db.protocol import RoundReport
 from cerebro_db.training.hop import HopTask, Programs, Tick
 from cerebro_db.training.partitions import PartitionCache
 from cerebro_db.training.peers.group import GroupHop
@@ -27,11 +28,7 @@ _SERVER = "server"
 
 
 class ParameterServerHop(GroupHop):
-    """One of the hops of a round that has a server; the arguments are those of ``Hop``.
-
-    Attributes:
-        record: of the round, where this one is the root.
-    """
+    """One of the hops of a round that has a server; the arguments are those of ``Hop``."""
 
     def __init__(
         self,
@@ -50,7 +47,6 @@ class ParameterServerHop(GroupHop):
         self._server: ParameterServer | None = None
         self._client: Client | None = None
         self._has_begun = False
-        self.record: Record | None = None
         try:
             self._client = self._enter(task.part.process_group, programs)
         except BaseException:
@@ -146,7 +142,8 @@ class ParameterServerHop(GroupHop):
         if self._server is None:
             return own
         held = self._server.wait(self._tick)
-        self.record = self._server.record
+        assert self._server.record is not None
+        self.course = _course(self._server.record)
         of_server = {
             name: array
             for name, array in held.items()
@@ -158,3 +155,17 @@ class ParameterServerHop(GroupHop):
         if self._server is not None:
             self._server.close()
         super()._leave()
+
+
+def _course(record: Record) -> RoundReport:
+    """Report of a round, from which it can be made again."""
+    return RoundReport(
+        groups=record.groups,
+        momentum=record.momentum,
+        learning_rate=record.rate,
+        probes=record.probes,
+        counts=[one.updates for one in record.staleness],
+        staleness=[one.mean for one in record.staleness],
+        stalest=[one.most for one in record.staleness],
+        updates=record.order,
+    )
