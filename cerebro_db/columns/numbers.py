@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from msgspec.structs import replace
 
 from cerebro_db.columns.encoded import EncodedColumn, Survey, described_row, registered
-from cerebro_db.columns.values import Column, Values
+from cerebro_db.columns.values import Column, Values, all_whole
 from cerebro_db.errors import InvalidData
 
 # What rounds to the largest float32 is below this.
@@ -31,6 +31,10 @@ _LAST_DIGITS = 2.0
 _NEGLIGIBLE = 1e-9
 
 
+# Fields that are known while an encoding is made.
+_WHILE_MADE = frozenset({"spread", "is_whole", "may_be_whole"})
+
+
 class Numeric(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
     """A column as a number.
 
@@ -39,12 +43,13 @@ class Numeric(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
         fill: the number that is taken where a value is missing.
         spread: from the minimum to the maximum, while that is measured; 0 where all values are the same.
         is_whole: whether the training column holds whole numbers only, by its type.
+        may_be_whole: whether its values have to be looked at to know that.
     """
 
     argument: ClassVar[str] = "numbers"
     takes: ClassVar[tuple[Values, ...]] = (Values.NUMBER, Values.BOOLEAN, Values.TIME)
-    beside: ClassVar[frozenset[str]] = EncodedColumn.beside | {"spread", "is_whole"}
-    unrecorded: ClassVar[frozenset[str]] = EncodedColumn.unrecorded | {"spread", "is_whole"}
+    beside: ClassVar[frozenset[str]] = EncodedColumn.beside | _WHILE_MADE
+    unrecorded: ClassVar[frozenset[str]] = EncodedColumn.unrecorded | _WHILE_MADE
     # Whether it scales, so that a column that is the same everywhere becomes 0.
     is_scaled: ClassVar[bool] = True
 
@@ -53,6 +58,7 @@ class Numeric(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
     fill: float = 0.0
     spread: float = 0.0
     is_whole: bool = False
+    may_be_whole: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,7 +74,9 @@ class Numeric(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
     @classmethod
     def planned(cls, column: Column) -> Self:
         """The encoding whose numbers are still to be found."""
-        return replace(super().planned(column), is_whole=column.is_whole)
+        return replace(
+            super().planned(column), is_whole=column.is_whole, may_be_whole=column.may_be_whole
+        )
 
     def fits(self, column: Column) -> bool:
         """True if the values are of the same kind; days are counted from the same day."""
@@ -241,7 +249,7 @@ class Plain(Numeric, frozen=True, omit_defaults=False, eq=False):
                     "float32 numbers, up to 3.4e38",
                     hint="'standardize' and 'minmax' take larger ones, and a view can leave rows out",
                 )
-        if not self.is_whole or max(abs(low), abs(high)) <= MOST_WHOLE:
+        if max(abs(low), abs(high)) <= MOST_WHOLE or not self._is_whole_in(survey):
             return
         for (value,) in survey.run(self._unheld(survey.table)):
             raise InvalidData(
@@ -250,6 +258,11 @@ class Plain(Numeric, frozen=True, omit_defaults=False, eq=False):
                 hint="'standardize' and 'minmax' scale them before; numbers that only name rows are "
                 "left out by excluded",
             )
+
+    def _is_whole_in(self, survey: Survey) -> bool:
+        if not self.may_be_whole:
+            return self.is_whole
+        return survey.run(all_whole(survey.table, self._sql("s"))) == [(True,)]
 
     def _unheld(self, table: str) -> str:
         """SQL of the first whole number that float32 does not hold, as text."""

@@ -19,6 +19,7 @@ class Column:
         category: the server's category of that type, for example ``N`` or ``A``.
         element_oid: for an array, the type of its elements.
         element_category: for an array, the category of that.
+        has_whole_values: whether all its values are known to be whole, though its type may hold others.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Column:
     category: str
     element_oid: int | None
     element_category: str | None
+    has_whole_values: bool = False
 
     @property
     def is_array(self) -> bool:
@@ -36,8 +38,14 @@ class Column:
 
     @property
     def is_whole(self) -> bool:
-        """True if the column holds whole numbers only, by its type; arrays of integers say so themselves."""
-        return self.type_oid in INTEGERS or _WHOLE.fullmatch(self.type) is not None
+        """True if the column holds whole numbers only; arrays of integers say so themselves."""
+        is_by_type = self.type_oid in INTEGERS or _WHOLE.fullmatch(self.type) is not None
+        return is_by_type or self.has_whole_values
+
+    @property
+    def may_be_whole(self) -> bool:
+        """True if its values have to be looked at: those of numeric without a scale, and arrays of it."""
+        return _NUMERIC in (self.type_oid, self.element_oid) and "(" not in self.type
 
     @property
     def form(self) -> str:
@@ -63,11 +71,24 @@ class Values(StrEnum):
     CATEGORY = "category"
 
 
+def all_whole(table: str, value: str) -> str:
+    """SQL of whether the values of a numeric column are whole numbers, all of them.
+
+    Args:
+        table: what stands behind FROM, with the alias ``s``.
+        value: of a row, or its elements.
+    """
+    return (
+        f"SELECT NOT EXISTS (SELECT 1 FROM (SELECT {value} AS value FROM {table}) q "
+        "WHERE q.value <> pg_catalog.trunc(q.value))"
+    )
+
+
 INTEGERS = frozenset({20, 21, 23})
 FLOATS = frozenset({700, 701, 1700})
 # The type of numbers without decimals, and of arrays of these.
 _WHOLE = re.compile(r"numeric\(\d+,(?:0|-\d+)\)(?:\[\])?")
-_UUID = 2950
+_UUID, _NUMERIC = 2950, 1700
 _VALUES = {"B": Values.BOOLEAN, "D": Values.TIME, "T": Values.TIME, "S": Values.CATEGORY,
            "E": Values.CATEGORY, "I": Values.CATEGORY}  # fmt: skip
 _FORMS = {

@@ -10,12 +10,12 @@ from cerebro_db.columns.encoded import Encoding
 from cerebro_db.columns.image_reading import require_pillow
 from cerebro_db.columns.images import ImageEncoding, ImageFormat
 from cerebro_db.columns.recorded import Recorded
-from cerebro_db.columns.values import FLOATS, INTEGERS, Column
+from cerebro_db.columns.values import FLOATS, INTEGERS, Column, all_whole
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.packing.encoding_plan import matched
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.dialects.postgresql.packing_extras import EQUALS
-from cerebro_db.postgres.names import quote, shown_identifier
+from cerebro_db.postgres.names import QualifiedName, quote, shown_identifier
 from cerebro_db.postgres.packed import PackedTarget, is_packed
 from cerebro_db.postgres.relations import Relation, column
 from cerebro_db.postgres.sessions import Session
@@ -304,6 +304,16 @@ def target_of(column: Column) -> Target:
             hint=_CAST,
         )
     return Target(column, "float", cast[0] or _cast(column))
+
+
+def looked_at(session: Session, table: QualifiedName, column: Column) -> Column:
+    """The column, with whether its values are whole where its type does not tell."""
+    if not column.may_be_whole:
+        return column
+    value = f"s.{quote(column.name)}"
+    value = f"pg_catalog.unnest({value})" if column.is_array else value
+    found = session.run(all_whole(f"ONLY {table.sql} s", value))
+    return replace(column, has_whole_values=found == [(True,)])
 
 
 def check_number(column: Column, role: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from cerebro_db.packing.row_faults import (
     unreadable,
     unseen,
 )
-from cerebro_db.packing.source import Feature, Target
+from cerebro_db.packing.source import Feature, Target, looked_at
 from cerebro_db.postgres.dialects.postgresql.packing import (
     BLOCKS_PER_FETCH,
     PostgreSQLPacking,
@@ -95,6 +95,9 @@ class Survey:
         return self.scan.table != self.source
 
 
+OfColumn = TypeVar("OfColumn", Feature, Target)
+
+
 class Surveyor:
     """Reads a source in a session whose snapshot is held.
 
@@ -142,10 +145,19 @@ class Surveyor:
         Raises:
             InvalidData: there are no rows, or the first one cannot be packed.
         """
+        feature, target = self._with_whole(table, feature), self._with_whole(table, target)
+        others = Others(
+            tuple(self._with_whole(table, one) for one in others.features),
+            tuple(self._with_whole(table, one) for one in others.targets),
+        )
+        weight = weight and looked_at(self._control, table, weight)
         scan = scan_of(table, feature, target, weight)
         found = Survey(source, scan, feature, target, _NO_ADDRESSES, divisor, weight, others)
         with columns_named(self._control, f"ONLY {table.sql} s", _readings(found)):
             return self._surveyed(found, num_classes, training)
+
+    def _with_whole(self, table: QualifiedName, given: OfColumn) -> OfColumn:
+        return replace(given, column=looked_at(self._control, table, given.column))
 
     def _surveyed(
         self, given: Survey, num_classes: Sequence[int | None], training: Earlier | None

@@ -19,10 +19,9 @@ SELECT e.* FROM cerebro.catalog_job_events e
 COMMENT ON VIEW cerebro._job_events IS 'Internal: events of the jobs that the caller may see.';
 
 CREATE VIEW cerebro._schedules WITH (security_barrier) AS
-SELECT s.* FROM cerebro.catalog_schedules s
- WHERE pg_has_role(s.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE')
+SELECT s.* FROM cerebro.catalog_schedules s WHERE pg_has_role(s.owner, 'USAGE')
   WITH CASCADED CHECK OPTION;
-COMMENT ON VIEW cerebro._schedules IS 'Internal: the schedules that the caller may see.';
+COMMENT ON VIEW cerebro._schedules IS 'Internal: the schedules that the caller may change.';
 
 -- Whose a job is, and what was asked for, is written once. Whatever is written passes the triggers below.
 GRANT SELECT, INSERT (calls, session, priority, schedule, on_success, lock_key) ON cerebro._jobs TO cerebro_user;
@@ -31,11 +30,32 @@ GRANT SELECT, INSERT (name, cron, calls, session, on_success, priority, timer, d
     ON cerebro._schedules TO cerebro_user;
 
 CREATE OR REPLACE FUNCTION cerebro._open_jobs(owner {{ owner_type }}) RETURNS bigint
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT count(*) FROM cerebro.catalog_jobs j WHERE NOT j.ended AND j.owner = $1
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found bigint;
+BEGIN
+    SELECT count(*) INTO found FROM cerebro.catalog_jobs j
+     WHERE NOT j.ended AND j.owner = $1
+       -- Where tables lie on segments nobody notes that a job has ended.
+       AND NOT EXISTS (SELECT 1 FROM cerebro.catalog_job_events e WHERE e.job_id = j.job_id AND e.action IN {{ ends }});
+    RETURN found;
+END
 $$;
 ALTER FUNCTION cerebro._open_jobs({{ owner_type }}) OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._open_jobs({{ owner_type }}) IS 'Internal: how many jobs of a role have not ended.';
+
+CREATE OR REPLACE FUNCTION cerebro._most_waiting_jobs() RETURNS bigint
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    most text;
+BEGIN
+    -- A segment reads no view.
+    SELECT s.value INTO most FROM cerebro.catalog_settings s WHERE s.name = 'max_waiting_jobs_of_role';
+    RETURN coalesce(most, {% for one in settings if one.name == 'max_waiting_jobs_of_role' %}{{ one.default | sql_string }}{% endfor %});
+END
+$$;
+ALTER FUNCTION cerebro._most_waiting_jobs() OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._most_waiting_jobs() IS 'Internal: how many jobs of a role may be there that have not ended.';
 
 -- A trigger, so that an event and what follows from it are one: no job that has ended is looked at any more.
 CREATE OR REPLACE FUNCTION cerebro._job_ends() RETURNS trigger
@@ -70,11 +90,10 @@ BEGIN
             MESSAGE = pg_catalog.format('priority: got %s; allowed: -100 to 0', NEW.priority),
             HINT = 'members of cerebro_admin may put jobs before those of others, up to 100';
     END IF;
-{%- if dialect.functions_read_tables %}
     -- What the database itself writes down (cerebro_work) is not counted.
     IF TG_TABLE_NAME = 'catalog_jobs' AND current_user <> 'cerebro_owner' THEN
         waiting := cerebro._open_jobs(NEW.owner);
-        most := (SELECT s.value::bigint FROM cerebro.settings s WHERE s.name = 'max_waiting_jobs_of_role');
+        most := cerebro._most_waiting_jobs();
         IF waiting >= most THEN
             RAISE EXCEPTION USING ERRCODE = '53400',
                 MESSAGE = pg_catalog.format('got a job beside %s of this role that have not ended; allowed: %s, the setting '
@@ -82,7 +101,6 @@ BEGIN
                 HINT = 'wait until some have ended, or cancel some: SELECT cerebro.cerebro_cancel_job(job_id)';
         END IF;
     END IF;
-{%- endif %}
     RETURN NEW;
 END
 $$;
@@ -94,6 +112,44 @@ CREATE TRIGGER check_job BEFORE INSERT ON cerebro.catalog_jobs
 DROP TRIGGER IF EXISTS check_job ON cerebro.catalog_schedules;
 CREATE TRIGGER check_job BEFORE INSERT ON cerebro.catalog_schedules
     FOR EACH ROW EXECUTE PROCEDURE cerebro._check_job();
+
+-- What a job is resumed from is told by those who have the rights of its owner. Administrators stop it, and no more.
+CREATE OR REPLACE FUNCTION cerebro._may_tell(job_id bigint, role oid, action text) RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    owner oid;
+BEGIN
+    -- Rights are no part of the query: it would be planned anew for each row then.
+    SELECT j.owner INTO owner FROM cerebro.catalog_jobs j WHERE j.job_id = $1;
+    RETURN FOUND AND (pg_get_userbyid($2) = 'cerebro_owner'
+        OR pg_has_role(session_user, $2, 'MEMBER')
+           AND (pg_has_role($2, owner, 'USAGE')
+                OR pg_has_role($2, 'cerebro_admin', 'USAGE') AND $3 IN ('cancel', 'cancelled', 'paused')));
+END
+$$;
+ALTER FUNCTION cerebro._may_tell(bigint, oid, text) OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._may_tell(bigint, oid, text) IS
+'Internal: whether a role may write an event of a job: all of them with the rights of its owner, and that it is stopped as an administrator.';
+
+CREATE OR REPLACE FUNCTION cerebro._check_job_event() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF cerebro._may_tell(NEW.job_id, cerebro._role(), NEW.action) THEN
+        RETURN NEW;
+    END IF;
+    IF cerebro._may_tell(NEW.job_id, cerebro._role(), 'cancel') THEN
+        RAISE EXCEPTION USING ERRCODE = '42501',
+            MESSAGE = pg_catalog.format('action: got %s of a job of another role; allowed: cancel', NEW.action),
+            HINT = 'Its owner, or a role that has the rights of its owner, tells what becomes of it.';
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = '44000',
+        MESSAGE = pg_catalog.format('job_id: got %s; you have no job of that number', NEW.job_id);
+END
+$$;
+COMMENT ON FUNCTION cerebro._check_job_event() IS 'Internal: refuses events of jobs that the caller may not tell of.';
+DROP TRIGGER IF EXISTS check_job_event ON cerebro.catalog_job_events;
+CREATE TRIGGER check_job_event BEFORE INSERT ON cerebro.catalog_job_events
+    FOR EACH ROW EXECUTE PROCEDURE cerebro._check_job_event();
 
 -- Who listens hears that something has changed, not what: everybody in a database may listen to any channel.
 CREATE OR REPLACE FUNCTION cerebro._tell_change() RETURNS trigger
@@ -263,10 +319,11 @@ SELECT cerebro._role_name(s.owner) AS owner, s.name, s.cron, s.timer,
        j.finished AS last_end, s.due AS next_start,
        -- A timer looks once a minute; what is later than that was not started by it.
        s.due < now() - interval '5 minutes' AS is_overdue
-  FROM cerebro._schedules s
+  FROM cerebro.catalog_schedules s
   LEFT JOIN (SELECT DISTINCT ON (o.owner, o.schedule) o.owner, o.schedule, o.job_id, o.status, o.submitted, o.finished
                FROM cerebro.jobs o WHERE o.schedule IS NOT NULL ORDER BY o.owner, o.schedule, o.job_id DESC) j
-    ON j.owner = cerebro._role_name(s.owner) AND j.schedule = s.name;
+    ON j.owner = cerebro._role_name(s.owner) AND j.schedule = s.name
+ WHERE pg_has_role(s.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE');
 COMMENT ON VIEW cerebro.schedules IS
 'Your schedules, or all of them for members of cerebro_admin: the last start of each, and the next one. is_overdue: the next start is more than five minutes late, so that its timer (pg_cron, crontab, cerebro daemon) does not run, or may not start it; NULL where that is not known.';
 

@@ -210,6 +210,7 @@ ATTACKS: dict[str, list[str]] = {
         "'A.models', 1, 'rows', 'id', 'x', 'stolen', 1.0::double precision",
     ],
     "cerebro_predict_outputs": ["'A.out', '[[1, 2]]'", "'A.out', '[[1, 2]]', 1"],
+    "_predict_row": ["'A.out', ARRAY[1, 2], 1"],
     "cerebro_predict_row": ["'A.out', ARRAY[1, 2]", "'A.out', ARRAY[1, 2], 1"],
     "cerebro_export": ["'A.out'", "'A.out', 1, 'npz'"],
     "cerebro_load_model_file": ["'A.models', cerebro_export('out')", "'A.planted', 'x'"],
@@ -253,7 +254,7 @@ OF_OWN_SESSION = {
 }  # fmt: skip
 # Tried in test_jobs.py.
 OF_JOBS = {
-    "_check_drift", "_check_job", "_held_locks", "_job_ends", "_job_failed", "_lock_number", "_may_start", "_nth_start", "_open_jobs", "_start_job",
+    "_check_drift", "_check_job", "_check_job_event", "_may_tell", "_most_waiting_jobs", "_held_locks", "_job_ends", "_job_failed", "_lock_number", "_may_start", "_nth_start", "_open_jobs", "_start_job",
     "_start_jobs", "_tell_change", "_wait_for", "cerebro_cancel_job", "cerebro_schedule",
     "cerebro_start_schedule", "cerebro_submit", "cerebro_unschedule", "cerebro_wait_job", "cerebro_work",
 }  # fmt: skip
@@ -265,7 +266,7 @@ OF_ROLES = {
 VACUUM = {"_vacuum", "cerebro_vacuum"}
 OF_WORKERS = {"_answer_order", "_take_order_back"}
 # What is asked by triggers and defaults where rows are written on segments.
-ON_SEGMENTS = {"_check_job_event", "_may_keep", "_may_tell", "_may_write", "_next_number"}
+ON_SEGMENTS = {"_may_keep", "_may_write", "_next_number"}
 
 
 def test_no_function_is_forgotten(root: Person, has_segments: bool) -> None:
@@ -436,7 +437,7 @@ INTERNAL = (
     "_configurations", "_architectures", "_plan", "_decisions", "_hops", "_updates", "_metrics",
     "_requests", "_direct_workers", "_direct_orders", "_direct_answers",
 )  # fmt: skip
-FIGURES = {"_statuses", "_worker_times"}  # computed, and read only
+FIGURES = {"_statuses", "_worker_times", "_pace", "_hops_of"}  # computed, and read only
 KEYS = "_architecture_keys"  # what administrators may remove without reading it
 
 
