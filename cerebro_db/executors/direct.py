@@ -8,7 +8,6 @@ any more: so it is always known whether a hop was made.
 
 from __future__ import annotations
 
-import json
 import select
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,11 +27,12 @@ from cerebro_db.errors import (
     TooManyConnections,
     TrainerLost,
 )
+from cerebro_db.executors.direct_order import Order
 from cerebro_db.executors.sessions import WorkerSessions, Workplace, _Worker
 from cerebro_db.postgres.direct_board import DirectBoard, DirectRow, Given, anyone, revoke
-from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions import POLL_SECONDS, Session
 from cerebro_db.protocol import HandedBack, answer_of
+from cerebro_db.wire import encode
 
 # Between looks for workers that join, or that have gone; answers are told of.
 _LOOK_SECONDS = 0.5
@@ -290,38 +290,34 @@ def _failure(error: CerebroError) -> Failure:
 
 
 def _text(place: Workplace, order: Any, configuration: Any) -> str:
-    """An order as JSON: values only, of which a worker makes statements of its own."""
+    """JSON of the order of a hop."""
     packed, direct = place.tables[TRAINING], place.dialect.direct
     rows = next(one.rows for one in packed.partitions if one.partition_key == order.partition_key)
-    return json.dumps(
-        {
-            "run_id": order.run_id,
-            "mst_key": order.mst_key,
-            "epoch": order.epoch,
-            "position": order.position,
-            "partition_key": order.partition_key,
-            "version": order.version,
-            "makes": order.makes,
-            "place": direct.place(packed, order.partition_key),
-            "goals": direct.goals(packed, order),
-            "task": order.task,
-            "salt": order.salt,
-            "passes": configuration.fit_params.epochs,
-            "weights_of": order.weights_of,
-            "source": order.source and order.source.name,
-            "target": order.target.name,
-            "packed": _name(packed.relation.name),
-            "oid": packed.relation.oid if packed.relation.kind == "r" else None,
-            "inputs": [one.name for one in packed.inputs],
-            "targets": [one.name for one in packed.targets],
-            "row_bytes": packed.row_bytes,
-            "rows": rows,
-        }
+    return encode(
+        Order(
+            run_id=order.run_id,
+            mst_key=order.mst_key,
+            epoch=order.epoch,
+            position=order.position,
+            partition_key=order.partition_key,
+            version=order.version,
+            makes=order.makes,
+            place=direct.place(packed, order.partition_key),
+            goals=tuple(direct.goals(packed, order)),
+            task=order.task,
+            salt=order.salt,
+            passes=configuration.fit_params.epochs,
+            weights_of=order.weights_of,
+            source=order.source and order.source.name,
+            target=order.target.name,
+            packed=packed.relation.name,
+            oid=packed.relation.oid if packed.relation.kind == "r" else None,
+            inputs=tuple(one.name for one in packed.inputs),
+            targets=tuple(one.name for one in packed.targets),
+            row_bytes=packed.row_bytes,
+            rows=rows,
+        )
     )
-
-
-def _name(name: QualifiedName) -> dict[str, str]:
-    return {"schema": name.schema, "name": name.name}
 
 
 def make_executor(

@@ -297,21 +297,21 @@ class DirectWorker:
     ) -> None:
         report, chunks = trainer.train(self._rows(session, trainer, order, cache_bytes))
         size = sum(len(data) for _, data, _ in chunks)
-        state = session.sql.state_rows(order.hop["mst_key"], order.makes, order.goals, chunks)
+        state = session.sql.state_rows(order.mst_key, order.makes, order.goals, chunks)
         with suppress(TakenBack):  # the trainer is not at it any more
-            session.commit(given, report, order.target, state, size)
+            session.commit(given, report, order.target_table, state, size)
             self._hops += 1
 
     def _rows(
         self, session: DirectSession, trainer: DirectTrainer, order: Order, cache_bytes: int
     ) -> Iterator[Row]:
         """Rows for the trainer: the task, the state, the buffers that it does not have."""
-        mst_key, weights = order.hop["mst_key"], None
+        mst_key, weights = order.mst_key, None
         if order.weights_of is not None:
             weights = session.weights(order.run_id, order.weights_of)
         yield Row(BEGIN, task=order.task, weights=weights)
-        if order.source is not None:
-            for chunk in session.state(order.source, mst_key, order.version, order.place):
+        if order.source_table is not None:
+            for chunk in session.state(order.source_table, mst_key, order.version, order.place):
                 yield Row(STATE, state=chunk)
         if f"{TRAINING}/{order.partition_key}" in trainer.kept:
             return
