@@ -17,7 +17,7 @@ from cerebro_db.errors import ConfigurationFailed, RunCancelled
 from cerebro_db.requests.fitting import FitRequest, ResumeRequest
 
 if TYPE_CHECKING:
-    from cerebro_db.postgres.client import Client
+    from cerebro_db.postgres.control import Client
     from cerebro_db.postgres.sessions import Session
 
 # As a shell tells of a program that Ctrl-C ended.
@@ -68,7 +68,7 @@ def resume(request: Callable[..., ResumeRequest], dsn: str, live: bool, as_json:
 
 def client_of(dsn: str) -> Client:
     """A client of a database."""
-    from cerebro_db.postgres.client import Client
+    from cerebro_db.postgres.control import Client
 
     return Client.of(dsn)
 
@@ -79,7 +79,7 @@ def session_of(dsn: str) -> Session:
 
 
 def end(client: Client, run_id: int, as_json: bool = False) -> None:
-    """Tell what has become of a run; it is an error where no configuration was trained to the end."""
+    """Print the status of a run; a run without any trained configuration is an error."""
     status = client.status(run_id)
     tell(as_json, f"run {run_id}: {status}", run_id=run_id, status=status)
     if status == "failed":

@@ -61,7 +61,7 @@ def watch(
     seconds: float = looks.SECONDS,
     once: bool = False,
 ) -> str:
-    """Show a run until nobody drives it any more; returns its status then.
+    """Show a run until it has stopped; returns its status.
 
     Where the console is no terminal, what it looks like at the end is all that is shown.
 
@@ -92,7 +92,7 @@ def watch(
 def driven(
     connect: Callable[[], Session], live: bool, as_json: bool = False
 ) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
-    """While this lasts a run is driven here; yields what is told its run_id, and lines.
+    """Drive a run in this process; yields functions that take its run_id and the lines of its progress.
 
     Args:
         connect: makes a session for the thread that looks.
@@ -110,7 +110,7 @@ def driven(
 def shown_beside(
     connect: Callable[[], Session], console: Console
 ) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
-    """While this lasts a run is shown beside its driver; yields what is told its run_id, and lines.
+    """Show a run beside its driver; yields functions that take its run_id and the lines of its progress.
 
     Args:
         connect: makes a session for the thread that looks.

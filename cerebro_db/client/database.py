@@ -189,7 +189,7 @@ class Database:
         return self.sql(f"SELECT * FROM {known}")
 
     def __getattr__(self, name: str) -> Any:
-        """There is a method for each function: this is asked for what is none."""
+        """Refuse names that are no function."""
         if name.startswith("_"):
             raise AttributeError(name)
         raise AttributeError(f"Cerebro-DB has no function cerebro_{name}")
@@ -255,7 +255,7 @@ def _weights(model: Any) -> bytes:
 
 
 def _as_float32(np: Any, weight: Any) -> Any:
-    """One array of weights.
+    """An array of weights as float32.
 
     Raises:
         InvalidArgument: it has whole numbers, or numbers beyond float32, that would become others.

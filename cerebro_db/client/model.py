@@ -14,7 +14,7 @@ from cerebro_db.postgres.connections import Connections
 
 @dataclass(frozen=True)
 class Model:
-    """One model of a run.
+    """A trained model of a run.
 
     Attributes:
         connections: to its database.

@@ -56,7 +56,7 @@ class Run:
         self._connections, self.run_id = connections, run_id
 
     def __repr__(self) -> str:
-        """Its number and status."""
+        """The number and the status of the run."""
         return f"<Run {self.run_id}: {self.status}>"
 
     def _repr_html_(self) -> str:
@@ -78,7 +78,7 @@ class Run:
         return self.facts.status
 
     def progress(self, timeout: float | None = None) -> str:
-        """Show a bar until nobody drives the run any more; returns its status then.
+        """Show a progress bar until the run has stopped; returns its status.
 
         Raises:
             TimeoutError: so many seconds are over.
@@ -87,7 +87,7 @@ class Run:
         return bars.follow(self._connections, self.run_id, timeout, bar).status
 
     def wait(self, timeout: float | None = None) -> Run:
-        """Wait until nobody drives the run any more.
+        """Wait until the run has stopped.
 
         Raises:
             TimeoutError: so many seconds are over.
@@ -183,7 +183,7 @@ class Run:
         )  # fmt: skip
 
     def compare(self, *others: Run | int) -> Comparison:
-        """This run and others side by side."""
+        """Compare this run with others, side by side."""
         keys = [one.run_id if isinstance(one, Run) else one for one in others]
         return compare(self._connections, [self.run_id, *keys])
 

@@ -108,7 +108,7 @@ class SearchSpec(Wire, frozen=True, omit_defaults=False):
     """Spec of a search, which is stored with its run.
 
     Attributes:
-        method: one of ``configs.grids.search_methods.METHODS``.
+        method: one of ``decide.search.methods.METHODS``.
         params: all of its parameters.
         objectives: one, or several for the Pareto set.
         seed: of what is drawn.

@@ -156,7 +156,7 @@ class DirectWorkers(WorkerSessions):
         if self._board is None or not self._direct:
             super()._wait(busy)
             return
-        if self._board.session.has_heard:
+        if self._board.session.has_notifications:
             return
         poller = select.poll()
         poller.register(self._board.session.fileno(), select.POLLIN)

@@ -90,7 +90,7 @@ def schedulable() -> list[str]:
 
 
 def job_of(function: Function) -> Job:
-    """What a job must know of a function that it may call."""
+    """The declaration of a function that jobs may call."""
     assert isinstance(function.job, Job)
     return function.job
 

@@ -88,7 +88,7 @@ def _select(plpy: Any, request: GridRequest | ListRequest) -> None:
 
 @entry
 def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, weights: int | None) -> str:
-    """Build a model within the limits of the database and tell its size, work and shapes as JSON.
+    """Build a model within the limits of the database; returns its size, work and shapes as JSON.
 
     Args:
         model_arch: its JSON.
@@ -223,7 +223,7 @@ _REMOVE = "DELETE FROM cerebro.catalog_functions WHERE name OPERATOR(pg_catalog.
 
 
 def _names(plpy: Any) -> list[str]:
-    """Of all functions that are registered."""
+    """Names of all registered functions."""
     return [row["name"] for row in plpy.execute(_KNOWN)]
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.grids.parameters import (
@@ -15,19 +14,14 @@ from cerebro_db.configs.grids.parameters import (
     parse_compile_params,
     parse_fit_params,
 )
-from cerebro_db.configs.grids.search_methods import BOHB, CMA_ES, GP, GRID, TPE
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.ranking import Values
 from cerebro_db.decide.search.space import Drawing, Explorer, Parameters
 from cerebro_db.decide.search.studies import trial_of
-from cerebro_db.errors import InvalidArgument, MissingPackage
 
 if TYPE_CHECKING:
     import optuna
-
-LEARNING = (TPE, BOHB, GP, CMA_ES)
-"""Methods whose proposals depend on results."""
 
 # After so many proposals in vain the space is taken for exhausted.
 _IN_VAIN = 200
@@ -89,13 +83,19 @@ class Learning(Sampler):
     Args:
         spec: of the search.
         explorer: of the space.
+        make: a sampler of Optuna, from its module ``samplers``, a seed and the parameters of the method.
     """
 
-    def __init__(self, spec: SearchSpec, explorer: Explorer) -> None:
+    def __init__(
+        self,
+        spec: SearchSpec,
+        explorer: Explorer,
+        make: Callable[[Any, int, Mapping[str, Any]], Any],
+    ) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._optuna, self._spec, self._explorer = optuna, spec, explorer
+        self._optuna, self._spec, self._explorer, self._make = optuna, spec, explorer, make
         self._directions = ["minimize"] * len(spec.objectives)
         self._study = optuna.create_study(directions=self._directions)
         self._asked: optuna.Trial | None = None
@@ -112,7 +112,9 @@ class Learning(Sampler):
             return self._explorer.suggest(Drawing([self._spec.seed, number, attempt]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
-            self._study.sampler = self._sampler(number * (_ASKED_AGAIN + 1) + attempt)
+            salt = number * (_ASKED_AGAIN + 1) + attempt
+            seed = (self._spec.seed * 1_000_003 + salt) % 2**32
+            self._study.sampler = self._make(self._optuna.samplers, seed, self._spec.params)
             self._asked = self._study.ask()
             return self._explorer.suggest(self._asked)
 
@@ -159,45 +161,28 @@ class Learning(Sampler):
             )
         )
 
-    def _sampler(self, salt: int) -> Any:
-        samplers, seed = self._optuna.samplers, (self._spec.seed * 1_000_003 + salt) % 2**32
-        startup = self._spec.params.get("num_startup", 10)
-        if self._spec.method == GP:
-            return samplers.GPSampler(
-                seed=seed, n_startup_trials=startup, deterministic_objective=False
-            )
-        if self._spec.method == CMA_ES:
-            return samplers.CmaEsSampler(seed=seed)
-        return samplers.TPESampler(
-            seed=seed,
-            n_startup_trials=startup,
-            multivariate=True,
-            group=True,
-            constant_liar=True,
-        )
-
 
 class Distinct:
     """Proposals of a sampler, each configuration once, and only those that can be trained.
 
     Args:
-        sampler: that proposes.
-        explorer: of the space.
+        sampler: that proposes, for a space.
+        space: to begin with.
         fault: tells what cannot be trained.
     """
 
-    def __init__(self, spec: SearchSpec, fault: Fault) -> None:
-        self._spec, self._fault = spec, fault
+    def __init__(self, sampler: Callable[[Explorer], Sampler], space: Space, fault: Fault) -> None:
+        self._make, self._fault = sampler, fault
         self._seen: set[tuple[int, CompileParams, FitParams]] = set()
         self._told: list[tuple[int, int, Values, bool]] = []
         self._texts: dict[int, ConfigurationText] = {}
-        self.narrow(spec.space)
+        self.narrow(space)
 
     def narrow(self, space: Space) -> None:
         """Propose from another space from now on; what was learnt of it stays."""
         self.explorer = Explorer(space)
         self._is_exhausted = False
-        self._sampler = sampler_of(self._spec, self.explorer)
+        self._sampler = self._make(self.explorer)
         placed = set()
         for number, epochs, values, is_full in self._told:
             parameters = self.explorer.place(self._texts[number])
@@ -253,44 +238,3 @@ class Distinct:
             return False
         self._seen.add(key)
         return True
-
-
-def sampler_of(spec: SearchSpec, explorer: Explorer) -> Sampler:
-    """The sampler of a method."""
-    if spec.method == GRID:
-        return Enumeration(explorer)
-    if spec.method in LEARNING:
-        return Learning(spec, explorer)
-    return Chance(explorer, spec.seed)
-
-
-def check_sampler(spec: SearchSpec) -> None:
-    """Refuse a space that a method cannot explore.
-
-    Raises:
-        InvalidArgument: what the method wants.
-        MissingPackage: a package that it needs is not there.
-    """
-    explorer = Explorer(spec.space)
-    if spec.method == GRID and explorer.has_range:
-        raise InvalidArgument(
-            "compile_params_grid, fit_params_grid: got a range; a grid search allows lists of values "
-            "only",
-            hint="choose another method, such as 'random', or list some values",
-        )
-    if spec.method in (GP, CMA_ES) and not explorer.is_numeric:
-        raise InvalidArgument(
-            f"automl_method: got {spec.method!r} for a space with choices; allowed are ranges of "
-            "numbers, beside parameters with one value",
-            hint="'tpe' explores spaces with choices",
-        )
-    if spec.method == CMA_ES and len(spec.objectives) > 1:
-        raise InvalidArgument(
-            f"objective: got {len(spec.objectives)} for 'cma-es'; allowed: one",
-            hint="'tpe' and 'gp' take several",
-        )
-    if spec.method == GP and importlib.util.find_spec("torch") is None:
-        raise MissingPackage(
-            "automl_method: got 'gp', for which Optuna needs the package torch",
-            hint="install it beside cerebro-db: pip install 'cerebro-db[gp]'; 'tpe' needs none",
-        )

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
 from cerebro_db.configs.functions.optimizers import ARGUMENT_ALIASES
 from cerebro_db.configs.grammar import parse_call, parse_keywords
 from cerebro_db.configs.grids.grid import Choices, Dimension, Grid, Range
@@ -51,6 +49,8 @@ class Drawing:
     """
 
     def __init__(self, entropy: Sequence[int]) -> None:
+        import numpy as np  # late: requests are checked without it
+
         self._generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
 
     def suggest_categorical(self, name: str, choices: Sequence[Category]) -> Any:

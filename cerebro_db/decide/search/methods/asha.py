@@ -4,10 +4,12 @@ MLSys 2020, algorithm 2. Nobody waits for a rung to be complete."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+from cerebro_db.configs.arguments import Argument
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.statuses import WAITING
+from cerebro_db.decide.search.methods.bracketed import RUNGS, check_rungs
 from cerebro_db.decide.search.ranking import Ranking, Values
 from cerebro_db.decide.search.trials import (
     Affords,
@@ -22,6 +24,16 @@ from cerebro_db.decide.search.trials import (
 
 class Asha(Method):
     """Rungs without barriers: the best of those that have come to a rung so far are promoted."""
+
+    name: ClassVar = "asha"
+    parameters: ClassVar[tuple[Argument, ...]] = RUNGS
+    is_staged: ClassVar = True
+    adopts: ClassVar = True
+
+    @classmethod
+    def check_parameters(cls, found: Mapping[str, Any], what: str) -> None:
+        """Refuse a first rung beyond the last one."""
+        check_rungs(found, what)
 
     def __init__(self, spec: SearchSpec) -> None:
         super().__init__(spec)

@@ -8,17 +8,26 @@ those that others have no more use for.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from cerebro_db.configs.grids.brackets import Bracket, brackets, halving
-from cerebro_db.configs.grids.search_methods import HALVING
+from cerebro_db.configs.arguments import Argument, whole
+from cerebro_db.configs.grids.brackets import (
+    Bracket,
+    brackets,
+    check_brackets,
+    halving,
+    largest_bracket,
+)
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import Space
 from cerebro_db.core.statuses import WAITING
+from cerebro_db.decide.search.methods.full import MOST_EPOCHS, NUM_CONFIGS, NUM_STARTUP, tpe_sampler
 from cerebro_db.decide.search.ranking import Values, ranked
+from cerebro_db.decide.search.sampling import Learning, Sampler
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.decide.search.trials import (
     Affords,
@@ -29,6 +38,7 @@ from cerebro_db.decide.search.trials import (
     Trial,
     affords_all,
 )
+from cerebro_db.errors import InvalidArgument
 
 
 @dataclass(eq=False)
@@ -53,12 +63,25 @@ class _Open:
     promoted: deque[tuple[int, int]] = field(default_factory=deque)
 
 
+R = whole("R", 6, 1, high=MOST_EPOCHS)
+ETA = whole("eta", 3, 2, high=1000)
+RUNGS = (NUM_CONFIGS, R, whole("r", 1, 1, high=MOST_EPOCHS), ETA)
+_BRACKETS = (R, ETA, whole("skip_last", 0))
+
+
+def check_rungs(found: Mapping[str, Any], what: str) -> None:
+    """Refuse a first rung beyond the last one."""
+    if found["r"] > found["R"]:
+        raise InvalidArgument(f"{what}: got r={found['r']}; allowed: 1 to R, which is {found['R']}")
+
+
 class Bracketed(Method):
     """Brackets side by side."""
 
+    begins_anew: ClassVar = True
+
     def __init__(self, spec: SearchSpec) -> None:
         super().__init__(spec)
-        self._name = spec.method
         self.full = 0
         self._params: dict[str, Any] = dict(spec.params)
         self._open: list[_Open] = []
@@ -71,11 +94,7 @@ class Bracketed(Method):
         self._begin(self._params)
 
     def _begin(self, params: Mapping[str, Any]) -> None:
-        if self._name == HALVING:
-            found = [halving(params["num_configs"], params["r"], params["R"], params["eta"])]
-        else:
-            found = brackets(params["R"], params["eta"], params["skip_last"])
-        eta = params["eta"]
+        found, eta = self.brackets(params), params["eta"]
         self._open += [
             _Open(one, one.rungs[0].configurations, float(eta**number))
             for number, one in enumerate(found)
@@ -83,10 +102,10 @@ class Bracketed(Method):
         self._wanted = sum(one.bracket.rungs[0].configurations for one in self._open)
         self.full = max(self.full, *(one.rungs[-1].epochs for one in found))
 
-    @property
-    def end(self) -> int:
-        """Epochs that the best trial is to come to: R also where the rungs of so few trials end before."""
-        return max(self.full, self._params["R"]) if self._name == HALVING else self.full
+    @classmethod
+    @abstractmethod
+    def brackets(cls, params: Mapping[str, Any]) -> list[Bracket]:
+        """The brackets of its parameters."""
 
     def pace(self, trial: Trial) -> float:
         """By the bracket: the first one has its model early, and others fill what it leaves free."""
@@ -290,3 +309,73 @@ class Bracketed(Method):
 
 def _first_rung(one: _Open) -> dict[str, int]:
     return {"bracket": one.bracket.s, "rung": 0}
+
+
+class Halving(Bracketed):
+    """Successive halving: one bracket."""
+
+    name: ClassVar = "successive_halving"
+    parameters: ClassVar[tuple[Argument, ...]] = RUNGS
+
+    @classmethod
+    def check_parameters(cls, found: Mapping[str, Any], what: str) -> None:
+        """Refuse a first rung beyond the last one."""
+        check_rungs(found, what)
+
+    @classmethod
+    def brackets(cls, params: Mapping[str, Any]) -> list[Bracket]:
+        """The bracket of so many configurations."""
+        return [halving(params["num_configs"], params["r"], params["R"], params["eta"])]
+
+    @property
+    def end(self) -> int:
+        """Epochs that the best trial is to come to: R also where the rungs of so few trials end before."""
+        return max(self.full, int(self._params["R"]))
+
+
+class Hyperband(Bracketed):
+    """Brackets from many configurations with few epochs to few with many."""
+
+    name: ClassVar = "hyperband"
+    parameters: ClassVar[tuple[Argument, ...]] = _BRACKETS
+    is_staged: ClassVar = True
+
+    @classmethod
+    def check_parameters(cls, found: Mapping[str, Any], what: str) -> None:
+        """Refuse brackets without rungs, or with too many configurations."""
+        rungs = largest_bracket(found["R"], found["eta"]) + 1
+        if found["skip_last"] >= rungs:
+            raise InvalidArgument(
+                f"{what}: got skip_last={found['skip_last']}; allowed: 0 to {rungs - 1}, as with "
+                f"R={found['R']} and eta={found['eta']} no bracket has more than {rungs} rungs"
+            )
+        check_brackets(found["R"], found["eta"], found["skip_last"], what)
+
+    @classmethod
+    def check_more(cls, params: Mapping[str, Any], more: Mapping[str, Any], what: str) -> None:
+        """Refuse brackets with too many configurations."""
+        found = {**params, **more}
+        check_brackets(found["R"], found["eta"], found["skip_last"], what)
+
+    @classmethod
+    def brackets(cls, params: Mapping[str, Any]) -> list[Bracket]:
+        """The brackets of the paper."""
+        return brackets(params["R"], params["eta"], params["skip_last"])
+
+    @classmethod
+    def last_epochs(cls, params: Mapping[str, Any]) -> int:
+        """Epochs of the last rungs."""
+        return max(one.rungs[-1].epochs for one in cls.brackets(params))
+
+
+class Bohb(Hyperband):
+    """Hyperband whose configurations are proposed by TPE, from those that were trained longest."""
+
+    name: ClassVar = "bohb"
+    parameters: ClassVar[tuple[Argument, ...]] = (*_BRACKETS, NUM_STARTUP)
+    learns: ClassVar = True
+
+    @classmethod
+    def sampler(cls, spec: SearchSpec, explorer: Explorer) -> Sampler:
+        """A sampler of Optuna."""
+        return Learning(spec, explorer, tpe_sampler)

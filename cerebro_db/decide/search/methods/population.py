@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+from cerebro_db.configs.arguments import Argument, number, whole
 from cerebro_db.configs.grids.grid import Choices, Dimension, Range
 from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import Space
 from cerebro_db.core.statuses import WAITING
+from cerebro_db.decide.search.methods.full import MOST_EPOCHS, NUM_ITERATIONS
 from cerebro_db.decide.search.ranking import ranked
 from cerebro_db.decide.search.space import Drawing, Explorer, choose, holds, is_number
 from cerebro_db.decide.search.trials import (
@@ -22,6 +24,7 @@ from cerebro_db.decide.search.trials import (
     Trial,
     affords_all,
 )
+from cerebro_db.errors import InvalidArgument
 
 _FACTORS = (0.8, 1.2)
 
@@ -29,7 +32,30 @@ _FACTORS = (0.8, 1.2)
 class Population(Method):
     """Members that are compared at the end of each interval."""
 
+    name: ClassVar = "pbt"
+    parameters: ClassVar[tuple[Argument, ...]] = (
+        whole("population", 8, 2, high=1000),
+        whole("interval", 1, 1, high=MOST_EPOCHS),
+        NUM_ITERATIONS,
+        number("quantile", 0.25, high=0.5, low_open=True),
+        number("resample", 0.25, high=1.0),
+    )
+    adopts: ClassVar = True
     looks_back = True
+
+    @classmethod
+    def check_parameters(cls, found: Mapping[str, Any], what: str) -> None:
+        """Refuse a population that is never compared, or of which nobody is replaced."""
+        if found["interval"] > found["num_iterations"]:
+            raise InvalidArgument(
+                f"{what}: got interval={found['interval']}; allowed: 1 to num_iterations, which is "
+                f"{found['num_iterations']}"
+            )
+        if int(found["population"] * found["quantile"]) < 1:
+            raise InvalidArgument(
+                f"{what}: got population={found['population']} and quantile={found['quantile']}, by which "
+                "no member is replaced; allowed: at least 1 for population * quantile"
+            )
 
     def __init__(self, spec: SearchSpec) -> None:
         super().__init__(spec)
