@@ -1,4 +1,4 @@
-"""Orders of direct workers, as JSON that has values only."""
+"""Orders of direct workers: a driver writes them as JSON that has values only, and a worker reads them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from cerebro_db.postgres.dialects.postgresql.direct import Goal
 from cerebro_db.postgres.dialects.postgresql.training import columns_of_names
 from cerebro_db.postgres.direct_session import DirectRun
 from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.training.fields import Fields
 from cerebro_db.wire import Wire, decode
 
 # Buffers are read so many bytes at a time; the trainer computes meanwhile.
 _BATCH_BYTES = 16 * 2**20
 
-
-_Key = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-_Count = Annotated[int, Meta(ge=1)]
-_Names = Annotated[tuple[str, ...], Meta(min_length=1)]
+_Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+_Names = Annotated[list[str], Meta(min_length=1)]
 
 
-class Order(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """A hop that a driver has ordered: values only, of which a worker makes statements of its own.
+class Order(Wire, frozen=True, kw_only=True):
+    """A hop that a driver has ordered.
 
     Attributes:
-        mst_key, epoch, position, partition_key: the hop of the plan.
+        mst_key, epoch, position, partition_key: of the plan.
+        version: of the state before.
         makes: version of the state afterwards.
         place: of the partition and of the state before, as ``place`` of the server's statements tells it.
         goals: where the state is left.
@@ -46,25 +46,25 @@ class Order(Wire, frozen=True, kw_only=True, omit_defaults=False):
     """
 
     run_id: int
-    mst_key: _Key
-    epoch: _Key
-    position: _Key
-    partition_key: _Key
+    mst_key: _Number
+    epoch: _Number
+    position: _Number
+    partition_key: _Number
     version: Annotated[int, Meta(ge=0)]
     makes: int
-    place: _Key | None
-    goals: Annotated[tuple[Goal, ...], Meta(min_length=1)]
+    place: _Number | None
+    goals: Annotated[list[Goal], Meta(min_length=1)]
     task: str
     salt: str | None
-    passes: _Count
-    weights_of: _Key | None
+    passes: Annotated[int, Meta(ge=1)]
+    weights_of: _Number | None
     source: str | None
     target: str
     packed: QualifiedName
     oid: Annotated[int, Meta(ge=1, le=2**32 - 1)] | None
     inputs: _Names
     targets: _Names
-    row_bytes: _Count
+    row_bytes: Annotated[int, Meta(ge=1)]
     rows: Annotated[int, Meta(ge=0)]
 
     @classmethod
@@ -74,27 +74,27 @@ class Order(Wire, frozen=True, kw_only=True, omit_defaults=False):
         Raises:
             InvalidArgument: it is none, or one of another run.
         """
-        found = decode(cls, text, "order")
-        if found.run_id != run.run_id:
-            raise InvalidArgument(f"order: got one of run {found.run_id}")
-        for name in (found.source, found.target):
-            if name is not None and not (run.states and name.startswith(f"{run.states}_")):
+        order = decode(cls, text, "order")
+        if order.run_id != run.run_id:
+            raise InvalidArgument(f"order.run_id: got {order.run_id}; allowed: {run.run_id}")
+        for name in (order.source, order.target):
+            if name is not None and not name.startswith(f"{run.states}_"):
                 raise InvalidArgument("order: got a table that is none of the run's states")
-        return found
+        return order
 
     @property
     def source_table(self) -> QualifiedName | None:
-        """The table of the state before the hop."""
+        """Table of the state before."""
         return None if self.source is None else QualifiedName(STATES_SCHEMA, self.source)
 
     @property
     def target_table(self) -> QualifiedName:
-        """The table of the state after the hop."""
+        """Table of the state afterwards."""
         return QualifiedName(STATES_SCHEMA, self.target)
 
     @property
     def columns(self) -> dict[str, str]:
-        """The columns of the packed table, as ``columns_of`` tells them."""
+        """Columns of the packed table, as ``columns_of`` gives them."""
         return columns_of_names(self.inputs, self.targets)
 
     def batches(self, cache_bytes: int) -> Iterator[tuple[int, list[int]]]:
@@ -104,8 +104,8 @@ class Order(Wire, frozen=True, kw_only=True, omit_defaults=False):
             cache_bytes: of decoded partitions that the trainer may keep: one that fits comes once.
         """
         fits = self.rows * self.row_bytes <= cache_bytes
-        given = decode(_Task, self.task, "task").buffers
-        rows = dict(zip(given.ids, given.rows, strict=True))
+        given = Fields.parse(self.task).object("buffers")
+        rows = dict(zip(given.integers("ids", 0), given.integers("rows", 1), strict=True))
         for number in range(1 if fits else self.passes):
             batch: list[int] = []
             held = 0
@@ -126,16 +126,3 @@ class Order(Wire, frozen=True, kw_only=True, omit_defaults=False):
         return hashlib.md5(
             f"{self.salt}/{number}/{buffer_id}".encode(), usedforsecurity=False
         ).hexdigest()
-
-
-class _Buffers(Wire, frozen=True):
-    """Buffers of a partition, and the rows of each."""
-
-    ids: tuple[Annotated[int, Meta(ge=0)], ...]
-    rows: tuple[_Count, ...]
-
-
-class _Task(Wire, frozen=True):
-    """The part of a trainer's task that tells which buffers it reads."""
-
-    buffers: _Buffers
