@@ -73,7 +73,7 @@ class Asynchrony:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run may use, from which a strategy makes its choices before the run begins.
+    """Resources of a run, from which its strategy makes choices before it begins.
 
     Attributes:
         cores: of the server.
@@ -133,7 +133,7 @@ class Strategy(ABC):
     # -- parameters ------------------------------------------------------------------------------
     @classmethod
     def parameters(cls) -> tuple[Argument, ...]:
-        """Its ``strategy_params``."""
+        """Arguments that ``strategy_params`` may have."""
         found = (one.metadata.get("argument") for one in fields(cls))
         return tuple(one for one in found if one is not None)
 
@@ -197,7 +197,7 @@ class Strategy(ABC):
     def default_workers(
         self, partitions: int, configurations: int, cores: int, *, is_spread: bool
     ) -> int:
-        """Workers where the caller does not tell: those that train most of the time.
+        """Workers that train most of the time, where the caller does not give a number.
 
         Args:
             partitions: of the training table.
@@ -256,11 +256,11 @@ class Strategy(ABC):
     def regrouped(
         self, spec: RunSpec, configurations: Sequence[Configuration], largest: int
     ) -> Strategy:
-        """The same before a run has begun, with groups of so many workers at most."""
+        """Strategy before its run has begun, with groups of so many workers at most."""
         return self
 
     def notice(self, partitions: int) -> str | None:
-        """What a caller is told at the beginning; None for those that make the hops of a hopper."""
+        """Description of the run for its caller; None where its hops are those of a hopper."""
         return None
 
     # -- decisions, from the state of a run alone ------------------------------------------------

@@ -28,7 +28,7 @@ _WAIT_SECONDS = 0.1
 
 
 class GroupHop(Hop):
-    """One of the hops of a round; the arguments are those of ``Hop``.
+    """Hop of a round that several trainers make together; its arguments are those of ``Hop``.
 
     Raises:
         PeerLost: another one of them has ended; also by the methods.

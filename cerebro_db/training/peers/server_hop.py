@@ -28,7 +28,7 @@ _SERVER = "server"
 
 
 class ParameterServerHop(GroupHop):
-    """One of the hops of a round that has a server; the arguments are those of ``Hop``."""
+    """Hop of a round whose weights a server holds; its arguments are those of ``Hop``."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class ParameterServerHop(GroupHop):
 
 
 def _course(record: Record) -> RoundReport:
-    """Report of a round, from which it can be made again."""
+    """Report of a round, by which a replay makes it with the same bits."""
     return RoundReport(
         groups=record.groups,
         momentum=record.momentum,

@@ -119,7 +119,7 @@ class Asha(Method):
         trial.place |= {"bracket": 0, "rung": 0}
 
     def observed(self, trial: Trial, trials: Mapping[int, Trial]) -> list[End]:
-        """Its rung knows one more value."""
+        """Add the value of a trial to its rung."""
         rung = trial.place.get("rung", 0)
         if trial.latest is not None and trial.is_open:
             if trial.is_adopted:
@@ -141,7 +141,7 @@ class Asha(Method):
                 self._pass_on(rung)
 
     def _pass_on(self, rung: int) -> None:
-        """Who is to be promoted, and has the epochs of the next rung already, has come to that."""
+        """Pass a trial that has the epochs of the next rung already on to that rung."""
         for key in list(self._waiting[rung]):
             done, values = self._ahead.get(key, (0, ()))
             if done >= self._epochs[rung + 1]:

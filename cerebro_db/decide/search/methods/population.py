@@ -45,7 +45,7 @@ class Population(Method):
 
     @classmethod
     def check_parameters(cls, found: Mapping[str, Any], what: str) -> None:
-        """Refuse a population that is never compared, or of which nobody is replaced."""
+        """Refuse a population that is never compared, or no member of which is replaced."""
         if found["interval"] > found["num_iterations"]:
             raise InvalidArgument(
                 f"{what}: got interval={found['interval']}; allowed: 1 to num_iterations, which is "
