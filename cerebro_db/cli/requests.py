@@ -100,8 +100,8 @@ def _annotated(kind: Any, what: Any) -> Any:
 def _meaning(function: Function, name: str) -> str:
     """The description of an argument, which may be that of another function."""
     text = next((text for names, text in function.meanings if name in names), "")
-    told = _ELSEWHERE.fullmatch(text)
-    other = FUNCTIONS.get(told[1], ())[:1] if told else ()
+    elsewhere = _ELSEWHERE.fullmatch(text)
+    other = FUNCTIONS.get(elsewhere[1], ())[:1] if elsewhere else ()
     return _meaning(other[0], name) if other else text
 
 

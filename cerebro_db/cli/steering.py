@@ -128,40 +128,40 @@ def extend(
     end(client, run_id, as_json)
 
 
-def replay(request: Callable[..., ReplayRequest], dsn: str, as_json: bool) -> None:
+def replay(make_request: Callable[..., ReplayRequest], dsn: str, as_json: bool) -> None:
     """Makes a run again by what it has recorded, like cerebro_replay, with its driver in this process."""
     from cerebro_db.runs.searches.replay import replay as replay_run
 
     client = client_of(dsn)
-    asked = request(search_path=client.search_path, cores=client.cores)
+    request = make_request(search_path=client.search_path, cores=client.cores)
     with cancellable():
         line = to_stderr if as_json else show
-        repeated = replay_run(client.pool, client.dialect, asked, line)
+        repeated = replay_run(client.pool, client.dialect, request, line)
     end(client, repeated, as_json)
 
 
-def best(request: Callable[[], BestRequest], dsn: str, as_json: bool) -> None:
+def best(make_request: Callable[[], BestRequest], dsn: str, as_json: bool) -> None:
     """Makes a table of configurations from the best trials, like cerebro_best."""
     from cerebro_db.models.best import best_of
     from cerebro_db.postgres.control import control_session, transaction
 
-    client, asked = client_of(dsn), request()
+    client, request = client_of(dsn), make_request()
     with control_session(client.pool, client.search_path) as session:
-        found = best_of(session, asked)
+        found = best_of(session, request)
         with transaction(session):
             name = found.write(session)
-    line = f"{name}: the best trials of run {asked.run_id}"
-    tell(as_json, line, run_id=asked.run_id, table=str(name))
+    line = f"{name}: the best trials of run {request.run_id}"
+    tell(as_json, line, run_id=request.run_id, table=str(name))
 
 
-def importance(request: Callable[[], ImportanceRequest], dsn: str, as_json: bool) -> None:
+def importance(make_request: Callable[[], ImportanceRequest], dsn: str, as_json: bool) -> None:
     """Tells which parameters mattered, like cerebro_importance, the most important one first."""
     from cerebro_db.models.studies import importance_of
     from cerebro_db.postgres.control import control_session
 
     client = client_of(dsn)
     with control_session(client.pool, client.search_path) as session:
-        found = importance_of(session, request())
+        found = importance_of(session, make_request())
     if as_json:
         print_json([vars(one) for one in found])
         return

@@ -80,12 +80,12 @@ def pack(
     tell(as_json, output_table, output_table=output_table)
 
 
-def predict(request: Callable[[], PredictionRequest], dsn: str, as_json: bool) -> None:
+def predict(make_request: Callable[[], PredictionRequest], dsn: str, as_json: bool) -> None:
     """Predicts like cerebro_predict."""
-    asked = request()
-    with _shown(dsn, f"predicting {asked.test_table}", as_json) as database:
-        database.predict(**asked.given())
-    tell(as_json, str(asked.output_table), output_table=asked.output_table)
+    request = make_request()
+    with _shown(dsn, f"predicting {request.test_table}", as_json) as database:
+        database.predict(**request.given())
+    tell(as_json, str(request.output_table), output_table=request.output_table)
 
 
 def _refuse(options: dict[str, Any], why: str) -> None:

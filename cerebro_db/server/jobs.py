@@ -137,8 +137,8 @@ def submit(plpy: Any, gd: dict[str, Any], request: requests.SubmitRequest) -> in
     check_calls(host, parsed, repeated=False)
     with control_session(host.pool, None) as session, transaction(session):
         jobs = Jobs(session)
-        told = session_of(host.search_path, host.pool.caller)
-        job_id = jobs.add(parsed, told, request.priority, on_success=on_success)
+        surroundings = session_of(host.search_path, host.pool.caller)
+        job_id = jobs.add(parsed, surroundings, request.priority, on_success=on_success)
         jobs.log(job_id, "queued")
     _start(host)
     return job_id
@@ -168,7 +168,7 @@ def wait_for(
     next_start = time.monotonic() + _START_SECONDS
     with control_session(host.pool, None) as session:
         while True:
-            status, ended = _stands(session, what, number)
+            status, ended = _status_of(session, what, number)
             if ended or (until is not None and time.monotonic() >= until):
                 return status
             if time.monotonic() >= next_start:
@@ -178,7 +178,7 @@ def wait_for(
             time.sleep(POLL_SECONDS)
 
 
-def _stands(session: Session, what: str, number: int | None) -> tuple[str, bool]:
+def _status_of(session: Session, what: str, number: int | None) -> tuple[str, bool]:
     """Status of a run or a job, and whether it has stopped for good."""
     jobs = Jobs(session)
     if what == "job":

@@ -150,7 +150,7 @@ def _peers(settings: Settings) -> list[tuple[str, str, str | None]]:
     """Address where this trainer listens for trainers of other hosts."""
     network.require(only_tcp=True)  # to ask for addresses takes a socket
     try:
-        told, warning = address_in(ipaddress.ip_network(settings.peer_network)), None
+        address, warning = address_in(ipaddress.ip_network(settings.peer_network)), None
     except PeersApart as error:
-        told, warning = "no address", error.message
-    return [("peers of other hosts", f"{told} in {settings.peer_network}", warning)]
+        address, warning = "no address", error.message
+    return [("peers of other hosts", f"{address} in {settings.peer_network}", warning)]
