@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from cerebro_db.core.rounds import rows_of_round
 from cerebro_db.core.spec import TRAINING, Hop
 from cerebro_db.core.state import RunState
+from cerebro_db.core.strategies import rows_of_round
 from cerebro_db.core.tasks import (
     Answered,
     Average,

@@ -7,10 +7,17 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from cerebro_db.configs.arguments import number, whole
-from cerebro_db.core.rounds import shares_of
 from cerebro_db.core.spec import TRAINING, Configuration, Hop, RunSpec
 from cerebro_db.core.state import RunState, Track
-from cerebro_db.core.strategies import FASTEST, SLOWEST, Resources, Speeds, Strategy, parameter
+from cerebro_db.core.strategies import (
+    FASTEST,
+    SLOWEST,
+    Resources,
+    Speeds,
+    Strategy,
+    parameter,
+    shares_of,
+)
 from cerebro_db.core.tasks import Task, Train, WorkerView
 from cerebro_db.decide import dispatch, grouping
 from cerebro_db.decide.plan import epoch_of_configuration, plan_groups
