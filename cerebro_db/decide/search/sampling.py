@@ -17,7 +17,8 @@ from cerebro_db.configs.grids.parameters import (
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.ranking import Values
-from cerebro_db.decide.search.space import Drawing, Explorer, Fixed, Parameters
+from cerebro_db.decide.search.space import Drawing, Explorer, Parameters
+from cerebro_db.decide.search.studies import trial_of
 
 if TYPE_CHECKING:
     import optuna
@@ -152,27 +153,16 @@ class Learning(Sampler):
 
     def _add(self, parameters: Parameters, epochs: int, values: Values, *, is_full: bool) -> None:
         """Add a trial that was not proposed by the sampler to the study."""
-        states = self._optuna.trial.TrialState
-        fixed = Fixed(parameters)
-        self._explorer.suggest(fixed)
-        as_pruned = not is_full and len(values) == 1
+        is_pruned = not is_full and len(values) == 1
         self._study.add_trial(
-            self._optuna.trial.create_trial(
-                state=states.PRUNED if as_pruned else states.COMPLETE,
-                params=fixed.chosen,
-                distributions={
-                    name: self._distribution(*one) for name, one in fixed.bounds.items()
-                },
-                values=None if as_pruned else list(values),
-                intermediate_values={epochs: values[0]} if as_pruned else None,
+            trial_of(
+                self._explorer,
+                parameters,
+                "PRUNED" if is_pruned else "COMPLETE",
+                values,
+                {epochs: values[0]} if is_pruned else {},
             )
         )
-
-    def _distribution(self, kind: str, bounds: dict[str, Any]) -> Any:
-        kinds = self._optuna.distributions
-        if kind == "categorical":
-            return kinds.CategoricalDistribution(**bounds)
-        return (kinds.IntDistribution if kind == "int" else kinds.FloatDistribution)(**bounds)
 
 
 class Distinct:
