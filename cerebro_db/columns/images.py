@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from cerebro_db.columns.encoded import Described
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.settings import DEFAULT_PIXELS
@@ -47,9 +49,9 @@ def ignores_errors(on_error: str | None) -> bool:
     return on_error == OnError.IGNORE
 
 
-def check_ignores(ignores: bool, image: ImageEncoding | None) -> None:
+def check_ignores(ignores: bool, are_images: bool) -> None:
     """Refuse to leave rows out where features are no images."""
-    if ignores and image is None:
+    if ignores and not are_images:
         raise InvalidArgument(
             "on_error: got 'ignore' for features that are no images; allowed: 'stop'"
         )
@@ -77,6 +79,10 @@ class ImageEncoding(Described, frozen=True, omit_defaults=False, eq=False):
     def names(self) -> list[str]:
         """The column that is read."""
         return [self.name]
+
+    def named(self, name: str) -> ImageEncoding:
+        """The encoding of a column of that name."""
+        return replace(self, name=name)
 
     @property
     def meaning(self) -> object:

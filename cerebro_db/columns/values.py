@@ -37,6 +37,11 @@ class Column:
         return self.element_oid is not None
 
     @property
+    def cast(self) -> str:
+        """The type below all domains, as text of a statement with parameters."""
+        return self.base_type.replace("%", "%%")
+
+    @property
     def is_whole(self) -> bool:
         """True if the column holds whole numbers only; arrays of integers say so themselves."""
         is_by_type = self.type_oid in INTEGERS or _WHOLE.fullmatch(self.type) is not None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cerebro_db.columns.inputs import Input
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, UndefinedColumn, UndefinedTable, WrongObjectType
 from cerebro_db.packing.layout import Layout, lay_out
 from cerebro_db.packing.row_faults import Damaged, left_out
-from cerebro_db.packing.source import Feature
 from cerebro_db.packing.survey import Survey, Surveyor
 from cerebro_db.postgres.dialects.choice import SpreadPacking
 from cerebro_db.postgres.dialects.greenplum6.packing import Spreading
@@ -205,7 +205,7 @@ class SpreadWork:
     like: Sequence[int]
     survey: Callable[[Surveyor], Survey]
     buffer_size: Callable[[Survey], int]
-    ignored: Feature | None
+    ignored: Input | None
     notify: Callable[[str], None]
 
 
@@ -256,9 +256,9 @@ def spread(
 def _left_out(sql: SpreadPacking, control: Session, work: SpreadWork) -> Damaged | None:
     """Delete the rows whose images cannot be read, and tell of them."""
     feature = work.ignored
-    if feature is None or feature.image is None:
+    if feature is None or not feature.can_be_damaged:
         return None
-    control.run(sql.mark_damaged(feature.expression("s"), feature.image))
+    control.run(sql.mark_damaged(feature.damage(feature.value("s"))))
     rows, addresses, faults = control.run(sql.marked)[0]
     if not rows:
         return None

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cerebro_db.columns.inputs import Input
 from cerebro_db.columns.values import Column
 from cerebro_db.errors import NO_ROWS, CerebroError, InvalidData
 from cerebro_db.packing.columns import NO_OTHERS, Others, check_wanted
@@ -27,7 +28,7 @@ from cerebro_db.packing.row_faults import (
     unreadable,
     unseen,
 )
-from cerebro_db.packing.source import Feature, Target, looked_at
+from cerebro_db.packing.source import Target, looked_at
 from cerebro_db.postgres.dialects.postgresql.packing import (
     BLOCKS_PER_FETCH,
     PostgreSQLPacking,
@@ -58,7 +59,7 @@ class Survey:
 
     source: QualifiedName
     scan: SourceScan
-    feature: Feature
+    feature: Input
     target: Target
     addresses: NDArray[np.int64]
     divisor: float
@@ -66,7 +67,7 @@ class Survey:
     others: Others = NO_OTHERS
 
     @property
-    def features(self) -> tuple[Feature, ...]:
+    def features(self) -> tuple[Input, ...]:
         """All inputs."""
         return (self.feature, *self.others.features)
 
@@ -95,7 +96,7 @@ class Survey:
         return self.scan.table != self.source
 
 
-OfColumn = TypeVar("OfColumn", Feature, Target)
+OfColumn = TypeVar("OfColumn", Input, Target)
 
 
 class Surveyor:
@@ -121,7 +122,7 @@ class Surveyor:
         self,
         source: QualifiedName,
         table: QualifiedName,
-        feature: Feature,
+        feature: Input,
         target: Target,
         divisor: float,
         num_classes: Sequence[int | None],
@@ -363,7 +364,7 @@ def _pairs(survey: Survey) -> list[tuple[tuple[int, int], Survey]]:
 def extras_of(others: Others) -> tuple[Extra, ...]:
     """Columns that are read and written for further inputs and outputs."""
     features = [
-        Extra(one.column.name, one.expression("s"), is_whole=one.column.is_whole)
+        Extra(one.column.name, one.value("s"), is_whole=one.column.is_whole)
         for one in others.features
     ]
     return (*features, *map(_extra, others.targets))
@@ -384,16 +385,15 @@ def _label(target: Target) -> str:
 
 
 def scan_of(
-    table: QualifiedName, feature: Feature, target: Target, weight: Column | None = None
+    table: QualifiedName, feature: Input, target: Target, weight: Column | None = None
 ) -> SourceScan:
     """Parts of ``table`` that are read."""
     weights = None if weight is None else f"s.{quote(weight.name)}::double precision"
     return SourceScan(
         table,
-        feature.expression("s"),
+        feature,
         _label(target),
         target.cast if target.is_class else None,
-        feature.image,
         weights,
         origins=(_origin(feature.column), _origin(target.column), _origin(weight)),
         equals=target.equals,

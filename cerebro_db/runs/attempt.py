@@ -22,8 +22,8 @@ from cerebro_db.decide.search.stopping import short_trials
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.direct import make_executor
 from cerebro_db.executors.served import ServedRounds
-from cerebro_db.executors.sessions import Workplace
 from cerebro_db.executors.tasks import TaskWriter, worker_task
+from cerebro_db.executors.workers import RunResources
 from cerebro_db.models.fit_checks import functions_of
 from cerebro_db.postgres import direct_board
 from cerebro_db.postgres.catalog import Catalog, StoredRun
@@ -118,7 +118,7 @@ class Attempt:
             functions=bool(functions),
             peers=bool(hosts),
         )
-        place = Workplace(
+        place = RunResources(
             run_id=run.run_id,
             states=states_of(run.row),
             tables=setup.tables,
@@ -148,7 +148,7 @@ class Attempt:
 
     def _train(
         self,
-        place: Workplace,
+        place: RunResources,
         setup: RunSetup,
         state: RunState,
         written: RunCatalog,

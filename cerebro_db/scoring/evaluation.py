@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cerebro_db.columns.images import ImageEncoding, check_ignores, ignores_errors
-from cerebro_db.columns.recorded import Recorded
 from cerebro_db.configs.grids.outputs import (
     AUC,
     CONFUSION,
@@ -171,13 +170,13 @@ def _test_rows(
     if not is_packed(found):
         named = request.dependent_varname, request.independent_varname
         rows = RawRows(found, *named, request.on_error)
-        check_ignores(ignores_errors(request.on_error), image_of(table.encoding))
+        check_ignores(ignores_errors(request.on_error), isinstance(table.encoding, ImageEncoding))
         rows.read_for(table)
         with packed_rows(host, control, table, rows) as test:
             yield test
         return
     test = load_packed(control, request.test_table, _ROLE)
-    check_ignores(ignores_errors(request.on_error), None)
+    check_ignores(ignores_errors(request.on_error), are_images=False)
     check_raw_arguments(
         test,
         dependent_varname=request.dependent_varname,
@@ -185,11 +184,6 @@ def _test_rows(
     )
     check_alike(table, test)
     yield test
-
-
-def image_of(encoding: Recorded | None) -> ImageEncoding | None:
-    """The encoding of images, if it is one."""
-    return encoding if isinstance(encoding, ImageEncoding) else None
 
 
 def is_alike(table: ModelTable, test: PackedTable) -> bool:

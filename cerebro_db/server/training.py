@@ -146,7 +146,7 @@ def _place(given: Fields, number: int | None) -> int | None:
 
 @entry
 def prepare_process(plpy: Any, gd: dict[str, Any], task: str | None) -> str:
-    """Get ready for a run, for a server process that must not be asked by SQL.
+    """Prepare the trainer of a server process that cannot be asked by SQL.
 
     Returns:
         JSON of what belongs in the manifest of the run, and where trainers of other hosts come in.

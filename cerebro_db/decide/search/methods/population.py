@@ -14,7 +14,7 @@ from cerebro_db.core.spec import Space
 from cerebro_db.core.statuses import WAITING
 from cerebro_db.decide.search.methods.full import MOST_EPOCHS, NUM_ITERATIONS
 from cerebro_db.decide.search.ranking import ranked
-from cerebro_db.decide.search.space import Drawing, Explorer, is_number
+from cerebro_db.decide.search.space import Drawing, Explorer, choose, holds, is_number
 from cerebro_db.decide.search.trials import (
     Affords,
     Continue,
@@ -189,12 +189,12 @@ class Population(Method):
 
     def _moved(self, value: Any, dimension: Dimension, drawing: Drawing, name: str) -> Any:
         if drawing.suggest_float("resample", 0.0, 1.0) < self._resample:
-            return self._explorer.drawn(drawing, name, dimension)
+            return choose(drawing, name, dimension)
         if isinstance(dimension, Choices):
-            is_there = self._explorer.holds(dimension, value)
-            return value if is_there else self._explorer.drawn(drawing, name, dimension)
+            is_there = holds(dimension, value)
+            return value if is_there else choose(drawing, name, dimension)
         if not is_number(value):
-            return self._explorer.drawn(drawing, name, dimension)
+            return choose(drawing, name, dimension)
         return nudged(dimension, value, _FACTORS[drawing.suggest_int("factor", 0, 1)])
 
     def extend(self, params: Mapping[str, Any]) -> None:

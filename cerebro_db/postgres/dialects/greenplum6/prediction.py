@@ -12,8 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from cerebro_db.columns.inputs import sent_array
 from cerebro_db.postgres.dialects.greenplum6.packing import GreenplumPacking
-from cerebro_db.postgres.dialects.postgresql.packing import sent
 from cerebro_db.postgres.dialects.postgresql.prediction import (
     PackedSource,
     PostgreSQLPrediction,
@@ -126,9 +126,10 @@ class GreenplumPrediction(PostgreSQLPrediction):
             f"CREATE TEMPORARY TABLE {_COPY.sql} ON COMMIT DROP AS SELECT {source.named}, "
             f"{source.features} AS features{listed} FROM {source.table.sql} t DISTRIBUTED RANDOMLY"
         )
-        more = tuple(f"t.x{place}" for place in range(len(source.more)))
+        names = ["features", *(f"x{place}" for place in range(len(source.more)))]
+        inputs = tuple(one.copied(name) for one, name in zip(source.inputs, names, strict=True))
         keys = tuple(f"t.id{place}" for place in range(len(source.keys)))
-        return text, replace(source, table=_COPY, keys=keys, features="t.features", more=more)
+        return text, replace(source, table=_COPY, keys=keys, inputs=inputs)
 
     def seen(self, source: RowSource, columns: Sequence[str]) -> tuple[str, RowSource]:
         """Copy columns of a view as the caller sees them; and what is read of the copy."""
@@ -192,7 +193,7 @@ def _rows(source: Source, batch_rows: int) -> Statement:
     if not isinstance(source, PackedSource):
         data = source.sent("r.x")
         if source.more:  # one after another, with the length of each
-            listed = [data, *(sent(f"r.x{place}") for place in range(len(source.more)))]
+            listed = [data, *(sent_array(f"r.x{place}") for place in range(len(source.more)))]
             data = f"pg_catalog.array_send(ARRAY[{', '.join(listed)}])"
         more = "".join(f", {one} AS x{place}" for place, one in enumerate(source.more))
         kept = "WHERE t.fault IS NULL" if source.ignores else ""

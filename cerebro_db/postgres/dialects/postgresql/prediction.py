@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cerebro_db.columns.images import ImageEncoding
-from cerebro_db.postgres.dialects.postgresql.packing import dimensions, fault, sent
+from cerebro_db.columns.inputs import Input, sent_array
 from cerebro_db.postgres.dialects.postgresql.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.dialects.postgresql.prediction_answers import (
     Answer,
@@ -47,10 +46,8 @@ class RowSource:
         table: any table or view.
         ids: name and type of each column that names a row.
         keys: expressions over the alias ``t`` of these columns, or of their text.
-        features: expression over ``t`` of an array type, or of images.
+        inputs: what is read of each row.
         addressed: whether the rows have addresses that may be read.
-        image: what images are read as; None for arrays.
-        more: expressions of further inputs, arrays.
         comparable: whether all keys can be compared as they are.
         ignores: whether rows of images that cannot be read are left out.
         seen, some: what stands behind FROM to read all rows, or one, as the caller's session sees them;
@@ -60,10 +57,8 @@ class RowSource:
     table: QualifiedName
     ids: tuple[tuple[str, str], ...]
     keys: tuple[str, ...]
-    features: str
+    inputs: tuple[Input, ...]
     addressed: bool
-    image: ImageEncoding | None = None
-    more: tuple[str, ...] = ()
     comparable: bool = True
     ignores: bool = False
     seen: str = ""
@@ -82,7 +77,17 @@ class RowSource:
     @property
     def fault(self) -> str:
         """Fault of an image, or NULL: expression over ``t``."""
-        return "NULL::text" if self.image is None else self.image.fault(self.features)
+        return self.inputs[0].damage(self.features)
+
+    @property
+    def features(self) -> str:
+        """The first input: expression over ``t``."""
+        return self.inputs[0].value("t")
+
+    @property
+    def more(self) -> tuple[str, ...]:
+        """The other inputs: expressions over ``t``."""
+        return tuple(one.value("t") for one in self.inputs[1:])
 
     def read(self, piece: Piece) -> Statement:
         """The rows of a piece with what is wrong with them, from which ``batches`` then takes them."""
@@ -128,7 +133,7 @@ class RowSource:
         # All rows of the first input, then all of the next one.
         listed = "".join(f", {one} AS x{place}" for place, one in enumerate(self.more))
         joined = "".join(
-            f" || pg_catalog.string_agg({sent(f's.x{place}')}, ''::bytea)"
+            f" || pg_catalog.string_agg({sent_array(f's.x{place}')}, ''::bytea)"
             for place in range(len(self.more))
         )
         ends = [] if piece is None else [f"({block},0)" for block in piece]
@@ -160,7 +165,7 @@ class RowSource:
 
     def sent(self, features: str) -> str:
         """The bytes of features, as a worker reads them."""
-        return self.image.sent(features) if self.image else sent(features)
+        return self.inputs[0].sent(features)
 
 
 @dataclass(frozen=True)
@@ -459,16 +464,13 @@ class PostgreSQLPrediction:
         Parameters: divisor, for each input. Columns: number in the scan, id, place of the input,
         fault (null, shape, ...), shape.
         """
-        listed = (source.features, *source.more)
         parts = []
-        for place, (features, shape) in enumerate(zip(listed, shapes, strict=True)):
-            found, got = fault("r.x", shape, "%s"), dimensions("r.x")
-            if source.image is not None:
-                found, got = source.image.fault("r.x", "%s"), "NULL::integer[]"
+        for place, (one, shape) in enumerate(zip(source.inputs, shapes, strict=True)):
+            found, got = one.fault("r.x", shape, "%s"), one.shape_of("r.x")
             parts.append(
                 f"SELECT r.n, r.id::text AS id, {place} AS place, {found} AS fault, {got} AS shape "
                 f"FROM (SELECT {self.row_number} AS n, "
-                f"{source.id} AS id, {features} AS x FROM {source.rows}) r"
+                f"{source.id} AS id, {one.value('t')} AS x FROM {source.rows}) r"
             )
         faulty = "f.fault IS NULL AND" if source.ignores else "f.fault IS NOT NULL OR"
         return f"""
