@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from cerebro_db.core.rounds import rows_of_round
 from cerebro_db.core.spec import TRAINING, Hop
 from cerebro_db.core.state import RunState
+from cerebro_db.core.strategies import rows_of_round
 from cerebro_db.core.tasks import Average, Scan, Step
 from cerebro_db.decide.plan import next_partitions
 from cerebro_db.executors.tasks import RoundPart

@@ -32,20 +32,23 @@ Fault = Callable[[ConfigurationText], str | None]
 
 
 class Sampler(ABC):
-    """Proposes parameters, and may learn from what comes of them."""
+    """Proposes parameters, and may learn from what comes of them; by default it learns nothing."""
 
     @abstractmethod
     def propose(self, number: int, attempt: int) -> Parameters | None:
         """Parameters of the trial of a number, from 1; None where there are no more."""
 
-    def take(self, number: int, parameters: Parameters, *, is_own: bool) -> None:  # noqa: B027
-        """The last proposal is tried, or parameters that somebody else has proposed are."""
+    def take(self, number: int, parameters: Parameters, *, is_own: bool) -> None:
+        """Take note that the last proposal is tried, or parameters that somebody else has proposed."""
+        return
 
-    def observed(self, number: int, epochs: int, values: Values, *, is_full: bool) -> None:  # noqa: B027
-        """A trial was measured after so many epochs; ``is_full``: as far as any is trained."""
+    def observed(self, number: int, epochs: int, values: Values, *, is_full: bool) -> None:
+        """Learn from a trial that was measured after so many epochs; ``is_full``: as far as any is trained."""
+        return
 
-    def failed(self, number: int) -> None:  # noqa: B027
-        """A trial has failed, or was given up."""
+    def failed(self, number: int) -> None:
+        """Take note that a trial has failed, or was given up."""
+        return
 
 
 class Enumeration(Sampler):
@@ -55,7 +58,7 @@ class Enumeration(Sampler):
         self._left: Iterator[Parameters] = explorer.combinations()
 
     def propose(self, number: int, attempt: int) -> Parameters | None:
-        """The next one."""
+        """Propose the next combination."""
         return next(self._left, None)
 
 
@@ -66,7 +69,7 @@ class Chance(Sampler):
         self._explorer, self._seed = explorer, seed
 
     def propose(self, number: int, attempt: int) -> Parameters | None:
-        """A draw."""
+        """Draw parameters."""
         return self._explorer.suggest(Drawing([self._seed, number, attempt]))
 
 

@@ -88,7 +88,7 @@ class GreenplumPacking(PostgreSQLPacking):
 
     @property
     def spread(self) -> GreenplumPacking:
-        """These statements."""
+        """These statements, as rows are spread over segments."""
         return self
 
     def copy(self, source: QualifiedName, columns: Sequence[str]) -> tuple[str, QualifiedName]:

@@ -21,7 +21,7 @@ from cerebro_db.postgres.dialects.postgresql.prediction import (
     Source,
     Statement,
     StoredModel,
-    told,
+    left_out_rows,
 )
 from cerebro_db.postgres.dialects.postgresql.prediction_answers import (
     Answer,
@@ -65,7 +65,7 @@ class GreenplumPrediction(PostgreSQLPrediction):
 
     @property
     def spread(self) -> GreenplumPrediction:
-        """These statements."""
+        """These statements, as rows are spread over segments."""
         return self
 
     def create(self, table: QualifiedName, source: Source, columns: str, unfinished: bool) -> str:
@@ -141,7 +141,7 @@ class GreenplumPrediction(PostgreSQLPrediction):
         return text, replace(source, table=_SEEN, seen="", some="")
 
     # The rows of the copy that are left out.
-    left_out = told(_COPY.sql, " ORDER BY t.id")
+    left_out = left_out_rows(_COPY.sql, " ORDER BY t.id")
 
     def predict(
         self, output: QualifiedName, source: Source, answer: Answer, batch_rows: int
@@ -189,7 +189,7 @@ class GreenplumPrediction(PostgreSQLPrediction):
 
 
 def _rows(source: Source, batch_rows: int) -> Statement:
-    """The branch of what is asked about."""
+    """Branch of the union with the rows to predict."""
     if not isinstance(source, PackedSource):
         data = source.sent("r.x")
         if source.more:  # one after another, with the length of each

@@ -75,7 +75,7 @@ class SourceScan:
 
     @property
     def features(self) -> str:
-        """What is read as the features: an expression."""
+        """Expression of the features."""
         return self.input.value("s")
 
 
@@ -126,7 +126,7 @@ class PostgreSQLPacking:
 
     @property
     def spread(self) -> GreenplumPacking | None:
-        """These statements where rows are spread over segments; None elsewhere."""
+        """These statements where rows are spread over segments, None elsewhere."""
         return None
 
     def stage(
@@ -270,7 +270,7 @@ class PostgreSQLPacking:
         """
 
     def named_row(self, number: int, table: QualifiedName, address: str | None) -> str:
-        """Words that lead a user to a row of ``culprit``; a copy's address tells nothing."""
+        """Words that lead a user to a row of ``culprit``; the address in a copy would lead nowhere."""
         where = f"row {number} of the scan of {table}"
         return where if address is None else f"{where}, ctid {address}"
 

@@ -66,12 +66,12 @@ class RowSource:
 
     @property
     def rows(self) -> str:
-        """What is read, with the alias ``t``."""
+        """FROM item of the rows, with the alias ``t``."""
         return self.seen or f"{self.table.sql} t"
 
     @property
     def any_row(self) -> str:
-        """The same, of which one row is enough."""
+        """FROM item of any of these rows, with the alias ``t``."""
         return self.some or self.rows
 
     @property
@@ -182,12 +182,12 @@ class PackedSource:
 
     @property
     def any_row(self) -> str:
-        """What is read to find a row, with the alias ``t``."""
+        """FROM item of any of the rows, with the alias ``t``."""
         return f"{self.table.sql} t"
 
     @property
     def row_bytes(self) -> int:
-        """Of one row of all inputs."""
+        """Bytes of a row of all inputs."""
         return sum(size for _, size in self.columns)
 
     @property
@@ -274,7 +274,7 @@ class PostgreSQLPrediction:
 
     @property
     def spread(self) -> GreenplumPrediction | None:
-        """These statements where rows are spread over segments; None elsewhere."""
+        """These statements where rows are spread over segments, None elsewhere."""
         return None
 
     def create(self, table: QualifiedName, source: Source, columns: str, unfinished: bool) -> str:
@@ -314,7 +314,7 @@ class PostgreSQLPrediction:
         return _load("cerebro._extend_prediction(%s, %s", stored)
 
     def is_empty(self, source: Source) -> str:
-        """Statement that tells that there is no row at all."""
+        """Query of one boolean, true where the source has no rows."""
         return f"SELECT NOT EXISTS (SELECT 1 FROM {source.any_row})"
 
     def repeated(self, source: RowSource) -> str:
@@ -371,7 +371,7 @@ class PostgreSQLPrediction:
         batch_rows: int,
         piece: Piece,
     ) -> Statement:
-        """Predict the rows of a piece and insert what is asked of each.
+        """Statement that predicts the rows of a piece and inserts the answers of each.
 
         Where rows are left out: how many, the first ids, and what is wrong with these.
         """
@@ -379,7 +379,7 @@ class PostgreSQLPrediction:
         if not (isinstance(source, RowSource) and source.ignores):
             return statement
         rows, ends = source.read(piece)
-        sql = f"WITH {READ} AS ({rows}), inserted AS ({statement[0]}) {told(READ)}"
+        sql = f"WITH {READ} AS ({rows}), inserted AS ({statement[0]}) {left_out_rows(READ)}"
         return sql, [*ends, *statement[1]]
 
     def _inserted(
@@ -479,8 +479,8 @@ class PostgreSQLPrediction:
         """
 
 
-def told(relation: str, order: str = "") -> str:
-    """Of rows that are left out: how many, the first ids, and what is wrong with these."""
+def left_out_rows(relation: str, order: str = "") -> str:
+    """Query of the rows that are left out: their count, the first ids, and the faults of these."""
     return (
         f"SELECT pg_catalog.count(*), (pg_catalog.array_agg(t.id{order}))[1:{FAULTS_SHOWN}], "
         f"(pg_catalog.array_agg(t.fault{order}))[1:{FAULTS_SHOWN}] "

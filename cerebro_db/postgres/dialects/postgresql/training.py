@@ -386,7 +386,7 @@ class PostgreSQLTraining:
         return row, [order.task, *parameters]
 
     def _key(self, order: HopOrder, alias: str) -> str:
-        """Columns of a row that tell its segment."""
+        """Columns of a row by which its segment is found."""
         return ""
 
     def _state_is_here(self, packed: PackedTable, order: HopOrder) -> str:
