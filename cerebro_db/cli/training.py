@@ -53,8 +53,8 @@ def fit(make_request: Callable[..., FitRequest], dsn: str, live: bool, as_json: 
 def resume(make_request: Callable[..., ResumeRequest], dsn: str, live: bool, as_json: bool) -> None:
     """Goes on with a run like cerebro_resume, with its driver in this process."""
     from cerebro_db.cli.watching import driven
+    from cerebro_db.runs.attempt import Limits
     from cerebro_db.runs.driver import resume as resume_run
-    from cerebro_db.runs.limits import Limits
 
     client, request = client_of(dsn), make_request()
     limits = Limits.of(request, client.search_path)

@@ -6,12 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cerebro_db.client.frames import Frame, frame
 from cerebro_db.client.grids import Grid, grids
 from cerebro_db.client.methods import PREFIX, all_methods, takes
 from cerebro_db.client.progress import shown_beside
 from cerebro_db.client.run import Run
-from cerebro_db.client.values import plain
+from cerebro_db.client.values import Frame, frame, plain
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.connections import Connections, connections_of
 from cerebro_db.requests import FUNCTIONS

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cerebro_db.client.frames import Frame
+from cerebro_db.client.values import Frame
 from cerebro_db.postgres.connections import Connections
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.client import progress as bars
-from cerebro_db.client.frames import Frame, frame
 from cerebro_db.client.model import Model
+from cerebro_db.client.values import Frame, frame
 from cerebro_db.errors import InvalidArgument, WrongRunStatus
 from cerebro_db.postgres.connections import Connections
 from cerebro_db.watching import reading
 from cerebro_db.watching.comparing import Comparison, compare
 from cerebro_db.watching.hyperparameters import hyperparameters, varying
-from cerebro_db.watching.reading import RunFacts, Standing
+from cerebro_db.watching.reading import TRAINING, RunFacts, Source, Standing
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -271,3 +272,13 @@ class Run:
 
 
 _PAUSE = "SELECT cerebro.cerebro_pause(%s)"
+
+
+def curves_of(source: Source, run_id: int) -> dict[int, dict[int, dict[str, float]]]:
+    """Finite results by mst_key, epoch and name; names on the validation table begin with ``val_``."""
+    curves: dict[int, dict[int, dict[str, float]]] = {}
+    for one in reading.measures(source, run_id):
+        prefix = "" if one.dataset == TRAINING else "val_"
+        of_epoch = curves.setdefault(one.mst_key, {}).setdefault(one.epoch, {})
+        of_epoch |= {prefix + n: v for n, v in one.values().items() if math.isfinite(v)}
+    return curves

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from cerebro_db.errors import (
     CerebroError,
@@ -16,6 +16,7 @@ from cerebro_db.errors import (
     LoopbackFailed,
     ObjectInUse,
     TooManyConnections,
+    TrainerLost,
 )
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.dialects.choice import IDENTITY, PostgreSQL, dialect_of
@@ -417,3 +418,25 @@ def _connected(dsn: str) -> Session:
 
 
 _FACTS = f"SELECT pg_catalog.current_setting('search_path'), cerebro._cores(), {IDENTITY}"
+
+
+R = TypeVar("R")
+
+
+def retried_once(work: Callable[[], R], notify: Notify) -> R:
+    """Do work that leaves nothing behind where it fails, and once more if a trainer ended in the middle of it.
+
+    Args:
+        work: done at most twice.
+        notify: is told of a trainer that has ended.
+
+    Raises:
+        StatementFailed: of the second time; of the first one, if no trainer has ended.
+    """
+    try:
+        return work()
+    except StatementFailed as error:
+        if error.sqlstate != TrainerLost.sqlstate:
+            raise
+        notify(f"{error.message}; its work is done again")
+    return work()

@@ -145,7 +145,7 @@ class PredictionRequest(sql.Request):
     pred_type: sql.Text = "prob"
     use_gpus: sql.Flag = False
     mst_key: sql.Integer = None
-    num_workers: sql.Integer = None
+    num_workers: sql.Workers = None
     ensemble: sql.Integer = None
     replace: sql.Flag = False
     on_error: sql.Text = "stop"
@@ -260,6 +260,6 @@ class ByomRequest(sql.Request):
     class_values: sql.Texts = None
     normalizing_const: sql.Number = 1.0
     dependent_count: sql.Integer = 1
-    num_workers: sql.Integer = None
+    num_workers: sql.Workers = None
     replace: sql.Flag = False
     from_logits: sql.Flag = False

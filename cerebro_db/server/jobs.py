@@ -29,9 +29,9 @@ from cerebro_db.relay.keepers import DRIVER_SECONDS
 from cerebro_db.requests import jobs as requests
 from cerebro_db.requests.declared import Request
 from cerebro_db.requests.fitting import ResumeRequest
+from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import queue_again
 from cerebro_db.runs.job_drivers import end_drivers
-from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.promotion import promote_if_better, promotion_of
 from cerebro_db.server.caller import refuse_read_only
 from cerebro_db.server.entry import entry, entry_of, hinted

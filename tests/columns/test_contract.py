@@ -63,7 +63,9 @@ def samples(db: Any) -> Any:
 
 @pytest.fixture
 def caller(samples: Any, has_segments: bool) -> Iterator[Caller]:
-    dialect = dialect_of(samples.connection.server_version, has_segments)
+    dialect = dialect_of(
+        samples.connection.server_version, "greenplum6" if has_segments else "postgresql"
+    )
     pool = SessionPool(samples.dsn, dialect.session_settings())
     yield Caller(pool, dialect, "public, cerebro")
     pool.close()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.grids.parameters import (
     CompileParams,
@@ -16,7 +17,8 @@ from cerebro_db.configs.grids.parameters import (
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.ranking import Values
-from cerebro_db.decide.search.space import Drawing, Explorer, Fixed, Parameters
+from cerebro_db.decide.search.space import Drawing, Explorer, Parameters
+from cerebro_db.decide.search.studies import trial_of
 
 if TYPE_CHECKING:
     import optuna
@@ -29,67 +31,49 @@ Fault = Callable[[ConfigurationText], str | None]
 """Reason that a configuration cannot be trained; None where it can."""
 
 
-class Sampler(Protocol):
-    """Proposes parameters, and learns from what comes of them."""
+class Sampler(ABC):
+    """Proposes parameters, and may learn from what comes of them; by default it learns nothing."""
 
+    @abstractmethod
     def propose(self, number: int, attempt: int) -> Parameters | None:
         """Parameters of the trial of a number, from 1; None where there are no more."""
-        ...
 
     def take(self, number: int, parameters: Parameters, *, is_own: bool) -> None:
-        """The last proposal is tried, or parameters that somebody else has proposed are."""
-        ...
+        """Take note that the last proposal is tried, or parameters that somebody else has proposed."""
+        return
 
     def observed(self, number: int, epochs: int, values: Values, *, is_full: bool) -> None:
-        """A trial was measured after so many epochs; ``is_full``: as far as any is trained."""
-        ...
+        """Learn from a trial that was measured after so many epochs; ``is_full``: as far as any is trained."""
+        return
 
     def failed(self, number: int) -> None:
-        """A trial has failed, or was given up."""
-        ...
+        """Take note that a trial has failed, or was given up."""
+        return
 
 
-class Enumeration:
+class Enumeration(Sampler):
     """Every configuration of a grid, one after another."""
 
     def __init__(self, explorer: Explorer) -> None:
         self._left: Iterator[Parameters] = explorer.combinations()
 
     def propose(self, number: int, attempt: int) -> Parameters | None:
-        """The next one."""
+        """Propose the next combination."""
         return next(self._left, None)
 
-    def take(self, number: int, parameters: Parameters, *, is_own: bool) -> None:
-        """Nothing is learnt."""
 
-    def observed(self, number: int, epochs: int, values: Values, *, is_full: bool) -> None:
-        """Nothing is learnt."""
-
-    def failed(self, number: int) -> None:
-        """Nothing is learnt."""
-
-
-class Chance:
+class Chance(Sampler):
     """Draws, each trial by numbers of its own."""
 
     def __init__(self, explorer: Explorer, seed: int) -> None:
         self._explorer, self._seed = explorer, seed
 
     def propose(self, number: int, attempt: int) -> Parameters | None:
-        """A draw."""
+        """Draw parameters."""
         return self._explorer.suggest(Drawing([self._seed, number, attempt]))
 
-    def take(self, number: int, parameters: Parameters, *, is_own: bool) -> None:
-        """Nothing is learnt."""
 
-    def observed(self, number: int, epochs: int, values: Values, *, is_full: bool) -> None:
-        """Nothing is learnt."""
-
-    def failed(self, number: int) -> None:
-        """Nothing is learnt."""
-
-
-class Learning:
+class Learning(Sampler):
     """A sampler of Optuna, which learns from results.
 
     What it proposes depends on the seed, the number of the trial, and what it was told: each proposal
@@ -169,27 +153,16 @@ class Learning:
 
     def _add(self, parameters: Parameters, epochs: int, values: Values, *, is_full: bool) -> None:
         """Add a trial that was not proposed by the sampler to the study."""
-        states = self._optuna.trial.TrialState
-        fixed = Fixed(parameters)
-        self._explorer.suggest(fixed)
-        as_pruned = not is_full and len(values) == 1
+        is_pruned = not is_full and len(values) == 1
         self._study.add_trial(
-            self._optuna.trial.create_trial(
-                state=states.PRUNED if as_pruned else states.COMPLETE,
-                params=fixed.chosen,
-                distributions={
-                    name: self._distribution(*one) for name, one in fixed.bounds.items()
-                },
-                values=None if as_pruned else list(values),
-                intermediate_values={epochs: values[0]} if as_pruned else None,
+            trial_of(
+                self._explorer,
+                parameters,
+                "PRUNED" if is_pruned else "COMPLETE",
+                values,
+                {epochs: values[0]} if is_pruned else {},
             )
         )
-
-    def _distribution(self, kind: str, bounds: dict[str, Any]) -> Any:
-        kinds = self._optuna.distributions
-        if kind == "categorical":
-            return kinds.CategoricalDistribution(**bounds)
-        return (kinds.IntDistribution if kind == "int" else kinds.FloatDistribution)(**bounds)
 
 
 class Distinct:

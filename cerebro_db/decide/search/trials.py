@@ -117,6 +117,8 @@ class Method(ABC):
         full: epochs that no trial is trained beyond.
         looks_back: whether it goes back to states of trials that have gone on since.
         most_trials: that the search may have.
+        left: trials that it wants to start.
+        missed: trials that it wanted to start, and for which there was no configuration.
     """
 
     name: ClassVar[str]
@@ -130,6 +132,8 @@ class Method(ABC):
     full: int = 1
     looks_back: bool = False
     most_trials: int = UNLIMITED
+    left: int = 0
+    missed: int = 0
 
     def __init__(self, spec: SearchSpec) -> None:
         self.spec = spec
@@ -212,9 +216,9 @@ class Method(ABC):
             configurations: that the space has.
         """
 
-    @abstractmethod
     def trials(self) -> float:
         """Number of trials that it wants to start."""
+        return self.left
 
     @abstractmethod
     def next(
@@ -263,18 +267,21 @@ class Method(ABC):
         """Virtual seconds for each estimated second of a trial; what has more gives way to what has fewer."""
         return 1.0
 
-    @abstractmethod
     def started(self, trial: Trial) -> None:
-        """Takes note that a trial of ``next`` has been started."""
+        """Take note that a trial of ``next`` was started."""
+        self.left -= 1
 
-    @abstractmethod
     def exhausted(self, trials: Mapping[int, Trial]) -> Iterable[End]:
-        """There are no more configurations, as the space has none or the budget allows none: what ``next``
-        wanted to start has not been started."""
+        """Take note that there are no more configurations: what ``next`` wanted to start was not started.
 
-    @abstractmethod
+        The space has none, or the budget allows none.
+        """
+        self.missed, self.left = self.missed + self.left, 0
+        return ()
+
     def reopen(self) -> None:
-        """The budget allows more configurations: trials that were wanted, and not started, are wanted anew."""
+        """Want the trials that were missed, as the budget allows more configurations."""
+        self.left, self.missed = self.left + self.missed, 0
 
     def adopted(self, trial: Trial) -> None:
         """Set the budget of a trial that somebody else has proposed: by default, all epochs."""

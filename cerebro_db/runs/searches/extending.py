@@ -22,9 +22,9 @@ from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
 from cerebro_db.requests.fitting import check_seconds
+from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import FIXED, Drive, no_notice
 from cerebro_db.runs.guards import check_resumable
-from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.searches.replay import own_run
 from cerebro_db.runs.setup import RunSetup
 from cerebro_db.runs.stored import load_setup, state_of_decisions

@@ -42,9 +42,9 @@ from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import find
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.requests.searching import SearchRequest
+from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.driver import FIXED, Drive, Queued, no_notice
-from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.losses import different_losses, different_penalties
 from cerebro_db.runs.searches.earlier import earlier_trials
 from cerebro_db.runs.searches.results import METHOD, PARAMS, RANDOM_STATE, selection_name

@@ -76,7 +76,7 @@ def parse_more(method: str, params: Mapping[str, Any], automl_params: str | None
 def checked_more(
     method: str, params: Mapping[str, Any], keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The same where the text was parsed."""
+    """Check parameters of which a search shall have more, as ``parse_more`` does with a text."""
     what, found = f"automl_params of {method}", METHODS[method]
     allowed = ", ".join(one.name for one in found.more())
     for key in keywords:

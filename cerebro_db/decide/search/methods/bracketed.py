@@ -162,7 +162,7 @@ class Bracketed(Method):
         return None
 
     def _best_spare(self, one: _Open, trials: Mapping[int, Trial]) -> int | None:
-        """Of the trials that wait, and no bracket has a use for, the one whose last value is best.
+        """The waiting trial with the best last value, of those that no bracket has a use for.
 
         It has fewer epochs than the bracket begins with: with as many it was compared with others
         already. There is none while a bracket before has its first rung to do: the best of those come
@@ -181,7 +181,7 @@ class Bracketed(Method):
         return next(iter(ranked(found)), None)
 
     def _is_within(self, trial: Trial) -> bool:
-        """True if nobody has excluded a trial from the space since."""
+        """True if a trial is in the space as it was narrowed."""
         return not self._is_narrowed or self._explorer.place(trial.row) is not None
 
     def _goes_on(self, one: _Open, key: int) -> Continue:
@@ -202,7 +202,7 @@ class Bracketed(Method):
         one.waited.add(key)
 
     def exhausted(self, trials: Mapping[int, Trial]) -> list[End]:
-        """Brackets that nobody is left for are as large as they are."""
+        """Close brackets without trials, or with fewer than they want."""
         self._is_exhausted = True
         one = self._open[0]
         if not one.missing or self._best_spare(one, trials) is not None:
@@ -213,7 +213,7 @@ class Bracketed(Method):
         return ends + self._useless(trials)
 
     def reopen(self) -> None:
-        """What brackets lacked begins as brackets of its own."""
+        """Open brackets for the trials that there was no configuration for."""
         self._open += self._missed
         self._missed, self._is_exhausted = [], False
 
@@ -222,12 +222,12 @@ class Bracketed(Method):
         return super().may_be_last(trial) and not trial.is_adopted
 
     def last_place(self, trial: Trial) -> Mapping[str, Any]:
-        """Its bracket, and the rung after those that this has."""
+        """Bracket of a trial, and the rung after the last one of it."""
         rung = trial.place.get("rung", 0) + 1
         return {"bracket": trial.place.get("bracket", 0), "rung": rung}
 
     def goes_to_end(self, trial: Trial) -> None:
-        """No other bracket has a use for it."""
+        """Take note that a trial goes on to the last epochs, and to no other bracket."""
         self._spare.pop(trial.mst_key, None)
 
     def _useless(self, trials: Mapping[int, Trial]) -> list[End]:

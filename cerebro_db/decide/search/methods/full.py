@@ -17,7 +17,6 @@ from cerebro_db.decide.search.space import Explorer
 from cerebro_db.decide.search.trials import (
     Affords,
     Continue,
-    End,
     Method,
     Start,
     Trial,
@@ -38,9 +37,7 @@ class Full(Method):
 
     def __init__(self, spec: SearchSpec) -> None:
         super().__init__(spec)
-        self._left: int = spec.params.get("num_configs", UNLIMITED)
-        # Trials that were wanted, and for which there was no configuration.
-        self._missed = 0
+        self.left = spec.params.get("num_configs", UNLIMITED)
         self._reason = self.reason.format(self.name)
         self.full = spec.params["num_iterations"]
         # Keys of trials that may have fewer epochs than there are; None where that is not known yet.
@@ -48,11 +45,7 @@ class Full(Method):
 
     def total(self, configurations: float) -> float:
         """Epochs of all trials together."""
-        return min(self._left, configurations) * self.full
-
-    def trials(self) -> float:
-        """Number of trials that it starts."""
-        return self._left
+        return min(self.left, configurations) * self.full
 
     def next(
         self, trials: Mapping[int, Trial], affords: Affords = affords_all
@@ -63,7 +56,7 @@ class Full(Method):
             if trials[key].status == WAITING and affords(found):
                 return found
         start = Start(self.full, {}, self._reason)
-        return start if self._left > 0 and affords(start) else None
+        return start if self.left > 0 and affords(start) else None
 
     def _shortened(self, trials: Mapping[int, Trial]) -> list[int]:
         """Keys of trials that go on, or may, and have fewer epochs than there are: after an extension only."""
@@ -74,26 +67,13 @@ class Full(Method):
     def _is_short(self, trial: Trial) -> bool:
         return trial.is_open and trial.budget < self.full and not trial.is_adopted
 
-    def started(self, trial: Trial) -> None:
-        """One less is left."""
-        self._left -= 1
-
-    def exhausted(self, trials: Mapping[int, Trial]) -> list[End]:
-        """None is left."""
-        self._missed, self._left = self._missed + self._left, 0
-        return []
-
-    def reopen(self) -> None:
-        """Those that are missed are left."""
-        self._left, self._missed = self._left + self._missed, 0
-
     def may_be_last(self, trial: Trial) -> bool:
         """False for what somebody else has proposed, with epochs of its own."""
         return super().may_be_last(trial) and not trial.is_adopted
 
     def extend(self, params: Mapping[str, Any]) -> None:
         """More trials, or more epochs of each."""
-        self._left += params.get("num_configs", 0)
+        self.left += params.get("num_configs", 0)
         self.full = max(self.full, params.get("num_iterations", 0))
         self._short = None
 
