@@ -1,1 +1,1 @@
-return relay.trainer("models.read_file", file)
+return relay.trainer("models.read_file", token)

@@ -12,10 +12,10 @@ COMMENT ON FUNCTION cerebro.cerebro_export(text, integer, text) IS
 'A trained model, of a table or registered, as the bytes of a file. format: keras for Keras'' own file, onnx, or npz for arrays of NumPy. mst_key may be left out where there is one model.';
 
 CREATE OR REPLACE FUNCTION cerebro._read_model_file(
-    file bytea, OUT model_arch text, OUT model_weights bytea)
+    token bigint, OUT model_arch text, OUT model_weights bytea)
 LANGUAGE plpython3u AS {{ udf('_read_model_file') }};
-COMMENT ON FUNCTION cerebro._read_model_file(bytea) IS
-'Internal: the architecture and the weights in a file of Keras.';
+COMMENT ON FUNCTION cerebro._read_model_file(bigint) IS
+'Internal: the architecture in a file of Keras, which was joined in this session, and the first part of its weights; with NULL the next part, NULL after the last one.';
 
 CREATE OR REPLACE FUNCTION cerebro.cerebro_load_model_file(
     model_arch_table text, file bytea, name text DEFAULT NULL, description text DEFAULT NULL)
