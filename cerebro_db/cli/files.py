@@ -29,13 +29,13 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Writes a trained model into a file."""
-    from cerebro_db.models import export as driver
-    from cerebro_db.models.export import ExportRequest
+    from cerebro_db.models import registered
+    from cerebro_db.models.registered import ExportRequest
     from cerebro_db.postgres.client import Client
 
     client = Client.of(dsn)
     request = ExportRequest(model, mst_key, format, search_path=client.search_path)
-    data = driver.export(client.pool, request)
+    data = registered.export(client.pool, request)
     try:
         output.write_bytes(data)
     except OSError as error:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.configs.exports import export_format
-from cerebro_db.models import export as driver
-from cerebro_db.models import registry
-from cerebro_db.models.export import ExportRequest
+from cerebro_db.configs.registry import export_format
+from cerebro_db.models import registered, registry
+from cerebro_db.models.registered import ExportRequest
 from cerebro_db.models.registry import RegisterRequest
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.computing import Tick, computing
@@ -93,7 +92,7 @@ def export(
     """A model as the bytes of a file."""
     host = Host.apart(plpy, gd, writes=False)
     request = ExportRequest(model_table, mst_key, wanted, search_path=host.search_path)
-    return driver.export(host.pool, request)
+    return registered.export(host.pool, request)
 
 
 @entry

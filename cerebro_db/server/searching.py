@@ -6,8 +6,13 @@ from typing import Any
 
 from cerebro_db.configs.grids.model_selection import combine
 from cerebro_db.core.search_texts import schedule_of
-from cerebro_db.models.best import BestRequest, best_of
-from cerebro_db.models.hyperband import ScheduleRequest, schedule_rows, write_schedule
+from cerebro_db.models.best import (
+    BestRequest,
+    ScheduleRequest,
+    best_of,
+    schedule_rows,
+    write_schedule,
+)
 from cerebro_db.models.studies import ImportanceRequest, importance_of
 from cerebro_db.postgres.control import control_session
 from cerebro_db.relay.machine import cores

@@ -22,8 +22,8 @@ from cerebro_db.configs.grids.parameters import (
     FIT_KEYS,
     NUMERIC_ARGUMENTS,
     REFUSED_FIT,
+    optimizer_text,
 )
-from cerebro_db.configs.grids.texts import optimizer_text
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import find_optimizer
 from cerebro_db.errors import InvalidArgument, hinted

@@ -12,7 +12,7 @@ from cerebro_db.configs.functions.optimizers import ARGUMENT_ALIASES
 from cerebro_db.configs.grammar import parse_call, parse_keywords
 from cerebro_db.configs.grids.grid import Choices, Dimension, Grid, Range
 from cerebro_db.configs.grids.model_selection import ConfigurationText
-from cerebro_db.configs.grids.texts import compile_text, fit_text, optimizer_text
+from cerebro_db.configs.grids.parameters import compile_text, fit_text, optimizer_text
 from cerebro_db.core.search import Space
 from cerebro_db.errors import InvalidArgument
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from cerebro_db.configs.grids.changes import changed
+from cerebro_db.configs.grids.parameters import changed
 from cerebro_db.core.search import Space
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.errors import InvalidArgument, hinted
