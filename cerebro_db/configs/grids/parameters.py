@@ -17,23 +17,25 @@ from cerebro_db.configs.arguments import (
     fraction,
     number,
     unknown,
-    validated_arguments,
     whole,
     with_defaults,
 )
 from cerebro_db.configs.functions.callbacks import CallbackSpec, parse_callbacks
-from cerebro_db.configs.functions.losses import LOSSES, Target
+from cerebro_db.configs.functions.keras_classes import Target
+from cerebro_db.configs.functions.losses import LOSSES
 from cerebro_db.configs.functions.metrics import METRICS
-from cerebro_db.configs.functions.optimizer_specs import OptimizerSpec, parse_optimizer
-from cerebro_db.configs.functions.optimizers import ARGUMENT_ALIASES, DECAY
+from cerebro_db.configs.functions.optimizers import (
+    ARGUMENT_ALIASES,
+    DECAY,
+    OPTIMIZERS,
+    OptimizerSpec,
+    parse_optimizer,
+)
 from cerebro_db.configs.grammar import Call, call_of, named_values, parse_keywords
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import (
     TOP_K,
     bare_name,
-    find_loss,
-    find_metric,
-    find_optimizer,
     is_custom,
     parse_custom,
 )
@@ -233,10 +235,9 @@ def parse_loss(value: object, what: str = "loss") -> LossSpec:
     call = call_of(value, "loss", what)
     if is_custom(call.name):
         return LossSpec(parse_custom(call, what))
-    entry = find_loss(call.name, what)
+    entry = LOSSES.find(call.name, what)
     what = f"{what}: {entry.name}"
-    given = named_values(call, (), what)
-    return LossSpec(entry.name, validated_arguments(entry.arguments, given, {}, what))
+    return LossSpec(entry.name, entry.validated(call, what))
 
 
 def _losses(value: object, what: str) -> ByOutput[LossSpec] | None:
@@ -296,10 +297,9 @@ def parse_metric(value: object, what: str = "metrics") -> MetricSpec:
     if is_custom(call.name):
         return MetricSpec(parse_custom(call, what), (), bare_name(call.name))
     with hinted(_TOP_K_HINT) if call.name.startswith("top_") else nullcontext():
-        entry = find_metric(call.name, what)
+        entry = METRICS.find(call.name, what)
     what = f"{what}: {entry.name}"
-    given = named_values(call, (), what)
-    arguments = dict(validated_arguments(entry.arguments, given, {}, what))
+    arguments = dict(entry.validated(call, what))
     label = arguments.pop("name", entry.names[0])
     if not label or len(label) > MAX_LABEL or label == "loss":
         raise InvalidArgument(
@@ -418,7 +418,7 @@ def changed(
 def _with_arguments(optimizer: object, arguments: dict[str, Any], what: str) -> str:
     """The text of an optimizer with other arguments."""
     call = call_of(optimizer, _OPTIMIZER, what)
-    entry = find_optimizer(call.name, what)
+    entry = OPTIMIZERS.find(call.name, what)
     names = [argument.name for argument in entry.arguments]
     allowed = (*COMPILE_KEYS, *FIT_KEYS, *names, *ARGUMENT_ALIASES, DECAY.name)
     found = named_values(call, tuple(names[: entry.by_place]), what)
