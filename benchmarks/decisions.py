@@ -25,7 +25,7 @@ sys.path[:0] = [str(_TESTS), str(_TESTS / "decide" / "search")]
 
 import courses  # noqa: E402
 
-from cerebro_db.core.decisions import Add  # noqa: E402
+from cerebro_db.core.decisions import ADD  # noqa: E402
 from cerebro_db.core.search import Space  # noqa: E402
 
 _LOSS = "'loss': ['sparse_categorical_crossentropy'], 'metrics': [['accuracy']]"
@@ -72,8 +72,8 @@ class _Timed(courses.Course):
             waited += time.perf_counter() - started
             if one is None:
                 return
-            if not isinstance(one, courses.events.Held):
-                count = len(one.candidates) if isinstance(one, Add) else 1
+            if not isinstance(one, courses.events.Allowance):
+                count = len(one.changes) if one.action == ADD else 1
                 self.seconds += [waited / count] * count
                 waited = 0.0
             yield one

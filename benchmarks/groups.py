@@ -59,9 +59,9 @@ def measure(workers: int, batch: int, steps: int, repeat: int) -> Iterator[tuple
     barrier, found = context.Barrier(workers), context.Queue()
     processes = [
         context.Process(
-            target=_work, args=(place, workers, batch, steps, repeat, name, secret, barrier, found)
+            target=_work, args=(rank, workers, batch, steps, repeat, name, secret, barrier, found)
         )
-        for place in range(workers)
+        for rank in range(workers)
     ]
     for process in processes:
         process.start()
@@ -74,7 +74,7 @@ def measure(workers: int, batch: int, steps: int, repeat: int) -> Iterator[tuple
 
 
 def _work(
-    place: int,
+    rank: int,
     workers: int,
     batch: int,
     steps: int,
@@ -87,29 +87,29 @@ def _work(
     configure(1, False, None)
     from cerebro_db.training.hop import HopTask, Programs, RoundPart
     from cerebro_db.training.partitions import Buffers, PartitionCache, RowOrder
-    from cerebro_db.training.peers.parameter_server import Served
-    from cerebro_db.training.peers.peers import Meeting
-    from cerebro_db.training.peers.served import ServedHop
+    from cerebro_db.training.peers.parameter_server import ServedRound
+    from cerebro_db.training.peers.peers import ProcessGroup
+    from cerebro_db.training.peers.server_hop import ParameterServerHop
     from cerebro_db.training.state import to_bytes
 
     recipe, programs, cache = _recipe(batch), Programs(), PartitionCache(0)
     rows = batch * steps
-    generator = np.random.default_rng(place)
+    generator = np.random.default_rng(rank)
     x = generator.normal(size=(rows, *_ROWS)).astype(np.float32)
     y = generator.integers(0, _CLASSES, rows).astype(np.int32)
     program, _ = programs.get(recipe)
     state = to_bytes(program.initial_state(recipe, 7, None))
-    order = RowOrder(0, 1, place, "salt", False)
+    order = RowOrder(0, 1, rank, "salt", False)
     numbers = [None] * _PROBES + [one for one in halved(workers) for _ in range(repeat)]
 
-    def trained(groups: int | None, number: int) -> ServedHop:
-        meeting = Meeting(f"{name}-{number}", secret, workers, place, place == 0)
-        asked = Served(groups, (steps,) * workers, probe_steps=0 if groups else steps)
-        part = RoundPart(place, (0, rows), meeting=meeting, steps=steps, served=asked)
+    def trained(groups: int | None, number: int) -> ParameterServerHop:
+        process_group = ProcessGroup(f"{name}-{number}", secret, workers, rank, rank == 0)
+        asked = ServedRound(groups, (steps,) * workers, probe_steps=0 if groups else steps)
+        part = RoundPart(rank, (0, rows), process_group=process_group, steps=steps, served=asked)
         task = HopTask(
-            recipe, order, Buffers((0,), (rows,)), (1, "training", place), 7, False, part=part
+            recipe, order, Buffers((0,), (rows,)), (1, "training", rank), 7, False, part=part
         )
-        hop = ServedHop(task, state, None, programs, cache, lambda: None)
+        hop = ParameterServerHop(task, state, None, programs, cache, lambda: None)
         hop.feed(0, 0, x, y)
         hop.finish()
         return hop
@@ -123,7 +123,7 @@ def _work(
             models.append(hop.model)
         elif hop.record is not None and groups is not None:
             seconds.setdefault(groups, []).append(hop.record.seconds / (steps * groups))
-    if place == 0:
+    if rank == 0:
         found.put((0, _median(models)))
         for groups, values in seconds.items():
             found.put((groups, statistics.median(values)))

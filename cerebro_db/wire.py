@@ -30,7 +30,7 @@ def encode(value: Any) -> str:
 
 def plain(value: Any) -> Any:
     """What a struct becomes in JSON, as dictionaries and lists."""
-    return msgspec.to_builtins(value, str_keys=True)
+    return json.loads(encode(value))
 
 
 def as_json(value: Any) -> Any:
@@ -79,7 +79,7 @@ def convert(kind: type[_T], value: Any, what: str) -> _T:
         InvalidArgument: it is something else.
     """
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, kind, str_keys=True)
     except (msgspec.MsgspecError, RecursionError) as error:
         path, allowed, found = _fault(str(error), value)
         raise InvalidArgument(f"{what}{path}: got {found}; allowed: {allowed}") from None

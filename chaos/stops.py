@@ -255,7 +255,7 @@ class Trial:
         if report.ended > END_SECONDS[way]:
             self._deviates(f"the call ended after {report.ended:.1f} s")
         if way == SHUTDOWN:
-            self._await(self._computing, began)
+            self._await(self._processes, began)
             self._server.cluster.start()
         elif not (self._work.function == JOB and way == TERMINATE):  # that goes on by itself
             self._await(self._at_work, began)
@@ -290,10 +290,6 @@ class Trial:
     def _processes(self) -> list[str]:
         """Drivers and trainers of sessions of this server, or of sessions that have ended."""
         return [f"{name} ({pid})" for pid, name in ours() if self._is_of_this_server(name)]
-
-    def _computing(self) -> list[str]:
-        """Processes that must be gone without a server, other than the driver of a job."""
-        return [text for text in self._processes() if not text.startswith(_JOB)]
 
     def _is_of_this_server(self, name: str) -> bool:
         if name == _JOB:

@@ -7,6 +7,7 @@ from typing import Any
 
 from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core import events
+from cerebro_db.core.decisions import Change, add
 from cerebro_db.core.spec import TRAINING, Architecture, Configuration, Hop, RunSpec, Workers
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import Strategy
@@ -16,6 +17,12 @@ from cerebro_db.decide.strategies import parse_strategy
 LOSS = "loss='sparse_categorical_crossentropy',optimizer='Adam',metrics=['accuracy']"
 _facts: Any = None
 _MODEL = '{"class_name": "Sequential", "config": {"name": "net", "layers": []}}'
+
+
+def joined(configurations: Sequence[Configuration]) -> events.Decided:
+    """Configurations join a run."""
+    changes = [Change(one.mst_key, one.budget, one.row) for one in configurations]
+    return events.Decided(add(changes), tuple(configurations))
 
 
 def configuration(

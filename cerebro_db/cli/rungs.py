@@ -12,15 +12,15 @@ from rich.text import Text
 from cerebro_db.cli.pictures import STATUSES
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.models.best import best_trials
-from cerebro_db.postgres.trials import Progress, Trial
+from cerebro_db.postgres.trials import Progress, TrialRow
 
 
-def drawn(run_id: int, progress: Progress, spec: SearchSpec, trials: Sequence[Trial]) -> Group:
+def drawn(run_id: int, progress: Progress, spec: SearchSpec, trials: Sequence[TrialRow]) -> Group:
     """The whole view: a line about the search, its rungs, the newest decisions."""
     return Group(_head(run_id, progress, spec, trials), _rungs(spec, trials), _decisions(progress))
 
 
-def _head(run_id: int, progress: Progress, spec: SearchSpec, trials: Sequence[Trial]) -> Text:
+def _head(run_id: int, progress: Progress, spec: SearchSpec, trials: Sequence[TrialRow]) -> Text:
     counts = Counter(one.status for one in trials)
     parts = [f"{counts[status]} {status}" for status in STATUSES if counts[status]]
     best = f" · best {progress.best[1]:.4g}, trial {progress.best[0]}" if progress.best else ""
@@ -34,9 +34,9 @@ def _head(run_id: int, progress: Progress, spec: SearchSpec, trials: Sequence[Tr
     )
 
 
-def _rungs(spec: SearchSpec, trials: Sequence[Trial]) -> Table:
+def _rungs(spec: SearchSpec, trials: Sequence[TrialRow]) -> Table:
     """A row for each bracket, a column for each rung, with the trials that are in it now."""
-    places: dict[tuple[int, int], list[Trial]] = {}
+    places: dict[tuple[int, int], list[TrialRow]] = {}
     for one in trials:
         places.setdefault((_or_none(one.bracket), _or_none(one.rung)), []).append(one)
     table = Table("bracket", expand=False)
@@ -53,7 +53,7 @@ def _or_none(place: int | None) -> int:
     return -1 if place is None else place
 
 
-def _cell(spec: SearchSpec, trials: Sequence[Trial]) -> Text:
+def _cell(spec: SearchSpec, trials: Sequence[TrialRow]) -> Text:
     text = Text()
     counts = Counter(one.status for one in trials)
     for status, style in STATUSES.items():

@@ -67,7 +67,7 @@ def clone(
     """Begins a trial with the state of another one, like cerebro_clone."""
     from cerebro_db.postgres.control import control_session
     from cerebro_db.runs.searches import requests as search_requests
-    from cerebro_db.runs.searches.steering import changed_trial
+    from cerebro_db.runs.searches.requests import changed_trial
 
     pool = client_of(dsn).pool
     with control_session(pool, None) as session:
@@ -89,7 +89,7 @@ def narrow(
     """Has a search propose from another space from now on, like cerebro_narrow."""
     from cerebro_db.postgres.control import control_session
     from cerebro_db.runs.searches import requests as search_requests
-    from cerebro_db.runs.searches.steering import narrowed_space
+    from cerebro_db.runs.searches.requests import narrowed_space
 
     pool = client_of(dsn).pool
     with control_session(pool, None) as session:
@@ -112,11 +112,11 @@ def extend(
     as_json: AsJson = False,
 ) -> None:
     """Goes on with a search that has ended, like cerebro_extend, with its driver in this process."""
-    from cerebro_db.runs.searches import again as search_again
+    from cerebro_db.runs.searches.extending import extend as extend_search
 
     client = client_of(dsn)
     with cancellable():
-        search_again.extend(
+        extend_search(
             client.pool, client.dialect, run_id, params, max_epochs, max_configs, max_seconds,
             to_stderr if as_json else show,
         )  # fmt: skip
@@ -133,15 +133,16 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Makes a run again by what it has recorded, like cerebro_replay, with its driver in this process."""
-    from cerebro_db.runs.searches import again as search_again
+    from cerebro_db.runs.searches.replay import ReplayRequest
+    from cerebro_db.runs.searches.replay import replay as replay_run
 
     client = client_of(dsn)
-    request = search_again.ReplayRequest(
+    request = ReplayRequest(
         run_id, model_output_table, name, description, num_workers, client.search_path, client.cores
     )
     with cancellable():
         line = to_stderr if as_json else show
-        repeated = search_again.replay(client.pool, client.dialect, request, line)
+        repeated = replay_run(client.pool, client.dialect, request, line)
     end(client, repeated, as_json)
 
 

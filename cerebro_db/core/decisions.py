@@ -1,14 +1,23 @@
-"""Decisions: who runs a search adds, clones, stops and promotes configurations while the run goes on."""
+"""Decisions change the configurations of a run while it goes on; requests of other sessions ask for some of them.
+
+A decision is one struct wherever it is: the decider makes it, the catalog stores it before it takes effect (a row for
+each change), ``RunState.apply`` applies it, and whoever resumes or replays the run applies the stored ones again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
 
-from cerebro_db.core.events import Held
-from cerebro_db.core.state import RunState
+from msgspec import Meta, field, structs
+
+from cerebro_db.configs.grids.parameters import ConfigurationText
+from cerebro_db.core.spec import Space
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.wire import Wire, convert, decode, plain
+
+ADD, CLONE, STOP, PROMOTE = "add", "clone", "stop", "promote"
+FINISH, NARROW, EXTEND = "finish", "narrow", "extend"
 
 FAILED = -1
 """In place of the epoch of a result: the configuration has ended without one."""
@@ -16,211 +25,311 @@ FAILED = -1
 NOBODY = 0
 """In place of a mst_key: a decision about the search as a whole."""
 
-Heard = tuple[tuple[int, int], ...]
+Results = tuple[tuple[int, int], ...]
 """Results, as mst_key and epoch, that were taken note of since the decision before."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A row of a table of configurations, and the epochs that it shall be trained for.
+class Change(Wire, frozen=True, array_like=True):
+    """A configuration as a decision adds or changes it.
 
     Attributes:
+        epochs: the budget; of stop, the epoch whose state is the model, and 0 for none: it is cancelled.
+        row: of add and clone, the configuration as in a table of configurations.
+        source, source_epoch: of clone, whose state after which epoch is the start. Its own epochs begin at 1;
+            what of the state does not fit its parameters begins anew, as with ``warm_start``.
         detail: what a search knows of it: parameters, bracket, rung.
-        reason: why it is tried; that of the decision where there is none.
+        reason: why; that of the decision where there is none.
     """
 
     mst_key: int
-    model_id: int
-    compile_params: str
-    fit_params: str
-    budget: int
-    detail: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    reason: str = field(default="", compare=False)
+    epochs: int
+    row: ConfigurationText | None = None
+    source: int | None = None
+    source_epoch: int | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def text(self) -> ConfigurationText:
+        """The row of a configuration that joins the run."""
+        assert self.row is not None
+        return self.row
+
+    @property
+    def origin(self) -> tuple[int, int]:
+        """The configuration and the epoch whose state a clone begins with."""
+        assert self.source is not None
+        assert self.source_epoch is not None
+        return self.source, self.source_epoch
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Made:
-    """Fields of all decisions.
+class Decision(Wire, frozen=True):
+    """A decision about configurations, or about a search as a whole.
 
     Attributes:
+        action: ``add``, ``clone``, ``stop``, ``promote``; ``finish``, ``narrow`` or ``extend`` a search.
+        changes: by mst_key; none of a decision about the search as a whole.
         who: the role that asked for it; empty where the run has decided by itself.
-        heard: results on which it is based, beside those of earlier decisions.
-        detail: what a search wants to be known of it.
-    """
-
-    who: str = ""
-    heard: Heard = ()
-    detail: Mapping[str, Any] = field(default_factory=dict, compare=False)
-
-
-@dataclass(frozen=True)
-class Add(_Made):
-    """Configurations join the run, and are planned together."""
-
-    candidates: tuple[Candidate, ...]
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Clone(_Made):
-    """A configuration joins the run with the state that another one had after an epoch.
-
-    Its own epochs begin at 1. What of the state does not fit its parameters begins anew, as with
-    ``warm_start``.
-    """
-
-    source: int
-    epoch: int
-    candidate: Candidate
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Stop(_Made):
-    """A configuration is trained no further: its model is that after an epoch that it has done.
-
-    After epoch 0 there is none: it is cancelled.
-    """
-
-    mst_key: int
-    epoch: int
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Promote(_Made):
-    """A configuration is trained until so many epochs are done."""
-
-    mst_key: int
-    budget: int
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Note(_Made):
-    """A decision about the search as a whole.
-
-    Attributes:
-        action: ``finish``, ``narrow`` or ``extend``; ``detail`` tells how.
+        results: on which it is based, beside those of earlier decisions.
+        detail: of a decision about the search, the request that it follows.
     """
 
     action: str
+    changes: tuple[Change, ...] = ()
     reason: str = ""
+    who: str = ""
+    results: Results = ()
+    detail: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def only(self) -> Change:
+        """The change of a decision that has one."""
+        (found,) = self.changes
+        return found
+
+    @property
+    def origins(self) -> list[tuple[int, int]]:
+        """Configurations and epochs whose states it needs."""
+        if self.action == STOP:
+            return [(one.mst_key, one.epochs) for one in self.changes]
+        return [one.origin for one in self.changes] if self.action == CLONE else []
+
+    @property
+    def core(self) -> tuple[Any, ...]:
+        """The action and the changes, without details and reasons, to compare decisions by."""
+        changes = [structs.replace(one, detail={}, reason="") for one in self.changes]
+        return self.action, sorted(changes, key=lambda one: one.mst_key)
+
+    def as_request(self) -> Request:
+        """The request that it follows."""
+        if self.action == ADD:
+            rows = tuple(AddedRow.of(one.text, one.epochs) for one in self.changes)
+            return Request(0, NOBODY, self.who, AddTrials(rows))
+        if self.action == CLONE:
+            row, (source, epoch) = self.only.text, self.only.origin
+            wanted = CloneTrial(row.compile_params, row.fit_params, self.only.epochs, epoch)
+            return Request(0, source, self.who, wanted)
+        if self.action == STOP:
+            return Request(0, self.only.mst_key, self.who, StopTrial(self.only.epochs))
+        return Request(0, NOBODY, self.who, self.wanted)
+
+    @property
+    def wanted(self) -> Wanted:
+        """The request that a decision about the search as a whole follows.
+
+        Raises:
+            InvalidArgument: it is something else.
+        """
+        return convert(_KINDS[self.action], self.detail, self.action)
 
 
-Decision = Add | Clone | Stop | Promote | Note
+def add(changes: Iterable[Change], reason: str = "", who: str = "") -> Decision:
+    """Configurations join the run, and are planned together."""
+    found = tuple(sorted(changes, key=lambda one: one.mst_key))
+    return Decision(ADD, found, reason, who)
 
 
-@dataclass(frozen=True)
-class Outlook:
-    """Size that a search will have, as far as its decider knows.
+def clone(change: Change, source: tuple[int, int], reason: str = "", who: str = "") -> Decision:
+    """A configuration joins the run with the state that another one had after an epoch."""
+    found = structs.replace(change, source=source[0], source_epoch=source[1])
+    return Decision(CLONE, (found,), reason, who)
+
+
+def stop(
+    mst_key: int,
+    epoch: int,
+    reason: str = "",
+    who: str = "",
+    detail: Mapping[str, Any] | None = None,
+) -> Decision:
+    """A configuration is trained no further: its model is that after an epoch that it has done."""
+    return Decision(STOP, (Change(mst_key, epoch, detail=dict(detail or {})),), reason, who)
+
+
+def promote(
+    mst_key: int, budget: int, reason: str = "", detail: Mapping[str, Any] | None = None
+) -> Decision:
+    """A configuration is trained until so many epochs are done, also if it was stopped."""
+    return Decision(PROMOTE, (Change(mst_key, budget, detail=dict(detail or {})),), reason)
+
+
+def note(wanted: Wanted, reason: str, who: str = "") -> Decision:
+    """A decision about the search as a whole."""
+    return Decision(action_of(wanted), (), reason, who, detail=plain(wanted))
+
+
+# -- requests -----------------------------------------------------------------------------------------
+_MOST = 2**31 - 1
+Whole = Annotated[int, Meta(ge=-_MOST, le=_MOST)]
+Count = Annotated[int, Meta(ge=1, le=_MOST)]
+
+
+class Cancel(Wire, frozen=True):
+    """Give up a configuration: there is no model of it."""
+
+
+class StopTrial(Wire, frozen=True):
+    """Train a trial no further.
 
     Attributes:
-        trials: all of them.
-        epochs: of all of them together, about.
+        epoch: whose state is the model, where that was decided already; None for the last one.
     """
 
-    trials: int
-    epochs: float
+    epoch: int | None = None
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Request of another session to a search.
+class AddedRow(Wire, frozen=True, array_like=True):
+    """A configuration that a search shall try; None for the epochs of its method."""
+
+    model_id: Whole
+    compile_params: str
+    fit_params: str
+    epochs: Count | None
+
+    @classmethod
+    def of(cls, row: ConfigurationText, epochs: int | None) -> AddedRow:
+        """A row that is trained for some epochs."""
+        return cls(row.model_id, row.compile_params, row.fit_params, epochs)
+
+    @property
+    def text(self) -> ConfigurationText:
+        """The row of a table of configurations."""
+        return ConfigurationText(self.model_id, self.compile_params, self.fit_params)
+
+
+class AddTrials(Wire, frozen=True):
+    """Try configurations that somebody proposes."""
+
+    rows: Annotated[tuple[AddedRow, ...], Meta(min_length=1)]
+
+
+class CloneTrial(Wire, frozen=True):
+    """Try a copy of a trial with its weights.
+
+    Attributes:
+        compile_params, fit_params: of the copy; None for those of the trial.
+        epochs: that it is trained for; None for those of the method.
+        epoch: whose state is the start, where that was decided already; None for the last one.
+    """
+
+    compile_params: str | None = None
+    fit_params: str | None = None
+    epochs: Count | None = None
+    epoch: int | None = None
+
+    def row_of(self, row: ConfigurationText) -> ConfigurationText:
+        """The row of the copy of a configuration."""
+        compile_params, fit_params = self.compile_params, self.fit_params
+        return ConfigurationText(
+            row.model_id,
+            row.compile_params if compile_params is None else compile_params,
+            row.fit_params if fit_params is None else fit_params,
+        )
+
+
+class Extension(Wire, frozen=True):
+    """Go on with a search that has ended, or stopped.
+
+    Attributes:
+        params: more of the parameters of its method.
+        max_seconds: that it may take more, and then ends; None for any time.
+        max_epochs, max_configurations: added to its budget.
+        until: seconds of all drivers together after which it ends, as the driver that follows it has found.
+    """
+
+    params: dict[str, Count] = field(default_factory=dict)
+    max_seconds: Annotated[float, Meta(gt=0)] | None = None
+    max_epochs: Count | None = None
+    max_configurations: Count | None = None
+    until: float | None = None
+
+
+class Ending(Wire, frozen=True):
+    """Begin nothing any more in a search, and stop what runs.
+
+    Attributes:
+        stopped: the epoch after which each running trial was stopped, where that was decided already.
+        fault: whether its decider has failed.
+    """
+
+    reason: str
+    stopped: dict[int, int] | None = None
+    fault: bool = False
+
+
+Wanted = Cancel | StopTrial | AddTrials | CloneTrial | Space | Extension | Ending
+_KINDS: Mapping[str, type[Wanted]] = {
+    "cancel": Cancel,
+    STOP: StopTrial,
+    ADD: AddTrials,
+    CLONE: CloneTrial,
+    NARROW: Space,
+    EXTEND: Extension,
+    FINISH: Ending,
+}
+_ACTIONS = {kind: action for action, kind in _KINDS.items()}
+
+
+def action_of(wanted: Wanted) -> str:
+    """The action that the catalog has for what is wanted."""
+    return _ACTIONS[type(wanted)]
+
+
+class Request(Wire, frozen=True):
+    """Request of another session, or of the clock, about a configuration or a search.
 
     Attributes:
         request_id: of the row in the catalog; 0 for the clock.
-        action: ``cancel``, ``stop``, ``add``, ``clone``, ``narrow``, ``extend`` or ``finish``.
         mst_key: of the configuration that it is about; 0 for none.
         who: a role.
-        detail: the rest.
     """
 
     request_id: int
-    action: str
     mst_key: int
     who: str
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    wanted: Wanted
+
+    @property
+    def action(self) -> str:
+        """The action that the catalog has for it."""
+        return action_of(self.wanted)
 
     @property
     def is_awaited(self) -> bool:
         """True if somebody waits for an answer; who extends a search drives it."""
-        return self.action != "extend"
+        return not isinstance(self.wanted, Extension)
 
 
-class Decider(Protocol):
-    """Decides which configurations a run has.
+class Answer(Wire, frozen=True):
+    """Answer of a driver to a request: the configurations that it has changed, or why it does not follow."""
 
-    What it decides may depend on the state only, and in that on what is not a matter of speed: scores
-    of epochs, budgets, how many decisions were made. Then a run that was resumed, or has other workers,
-    decides the same. Configurations go no further than their budget until they are promoted, and the
-    state after the last epoch that a configuration has done stays as long as it goes on.
+    mst_keys: tuple[int, ...] = ()
+    error: str | None = None
+    hint: str | None = None
+
+
+def read_request(
+    request_id: int, action: str, mst_key: int | None, who: str, detail: str
+) -> Request:
+    """A request as it is in the catalog, where the owner of a run may have written anything.
+
+    What only a driver decides is left out.
+
+    Args:
+        request_id, action, mst_key, who: as the catalog has them.
+        detail: JSON.
+
+    Raises:
+        InvalidArgument: it is no request.
     """
-
-    # Whether it may decide anything at all.
-    is_open: bool
-
-    def decide(self, state: RunState) -> Iterable[Decision | Held]:
-        """The next decisions; none where the run goes on as it is.
-
-        Each is stored and applied before the next one is asked for.
-        """
-        ...
-
-    def check(self, state: RunState, request: Asked) -> None:
-        """Check that a request of another session can be followed.
-
-        Raises:
-            InvalidArgument: why not.
-        """
-        ...
-
-    def asked(self, state: RunState, request: Asked) -> Iterable[Decision | Held]:
-        """Decisions that follow from a request of another session, which was checked."""
-        ...
-
-    def gives_up(self, error: Exception) -> bool:
-        """True if the search ends for the error of one of its decisions, which cannot be; its tables are made."""
-        ...
-
-    def shortfall(self, state: RunState) -> str | None:
-        """Reason that no configuration has come to the last epochs of a search; None where one has."""
-        ...
-
-    def outlook(self) -> Outlook | None:
-        """Size that a search will have; None of a run that is no search."""
-        ...
-
-
-class Fixed:
-    """The run has the configurations that it began with."""
-
-    is_open = False
-
-    def decide(self, state: RunState) -> Sequence[Decision]:
-        """Nothing."""
-        return ()
-
-    def asked(self, state: RunState, request: Asked) -> Sequence[Decision]:
-        """Nothing."""
-        return ()
-
-    def gives_up(self, error: Exception) -> bool:
-        """False."""
-        return False
-
-    def shortfall(self, state: RunState) -> str | None:
-        """None: it is no search."""
-        return None
-
-    def outlook(self) -> Outlook | None:
-        """None."""
-        return None
-
-    def check(self, state: RunState, request: Asked) -> None:
-        """Refuses everything: only a search changes while it goes on."""
+    allowed = [name for name in _KINDS if name != FINISH]
+    if action not in allowed:
         raise InvalidArgument(
-            f"run_id: got a run whose configurations are fixed, asked for {request.action!r}; allowed: "
-            "a search",
-            hint="cerebro.cerebro_search begins one; cerebro.cerebro_cancel stops a configuration",
+            f"action: got {action!r} of a configuration; allowed: {', '.join(allowed)}"
         )
+    wanted = decode(_KINDS[action], detail, action)
+    if isinstance(wanted, StopTrial | CloneTrial):
+        wanted = structs.replace(wanted, epoch=None)
+    elif isinstance(wanted, Extension):
+        wanted = structs.replace(wanted, until=None)
+    return Request(request_id, mst_key or NOBODY, who, wanted)

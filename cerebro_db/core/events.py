@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cerebro_db.core.decisions import Decision
 from cerebro_db.core.spec import Configuration, Hop
 from cerebro_db.core.tasks import Scan, Task
 
@@ -29,64 +30,32 @@ class Verdict:
 NOTHING = Verdict()
 
 
-# -- decisions: these change the set of configurations, and are stored before they are applied ------
+# -- which configurations there are ------------------------------------------------------------------
 @dataclass(frozen=True)
-class Added:
-    """Configurations join the run, and are planned together."""
+class Decided:
+    """A decision was stored.
 
-    configurations: tuple[Configuration, ...]
-
-
-@dataclass(frozen=True)
-class Cloned:
-    """A configuration joins the run with the state that another one had after an epoch."""
-
-    configuration: Configuration
-    source: int
-    epoch: int
-
-
-@dataclass(frozen=True)
-class Stopped:
-    """A configuration is trained no further: its model is that after an epoch it has done.
-
-    After epoch 0 there is none: it is cancelled.
+    Attributes:
+        configurations: that join the run by it.
     """
 
-    mst_key: int
-    epoch: int
-    reason: str = ""
+    decision: Decision
+    configurations: tuple[Configuration, ...] = ()
 
 
 @dataclass(frozen=True)
-class Promoted:
-    """A configuration is trained until so many epochs are done, also if it was stopped."""
-
-    mst_key: int
-    budget: int
-
-
-@dataclass(frozen=True)
-class Noted:
-    """Something was decided about a search as a whole."""
-
-
-Decided = Added | Cloned | Stopped | Promoted | Noted
-
-
-@dataclass(frozen=True)
-class Held:
+class Allowance:
     """Epochs that a configuration may go to until more is decided; not stored, as it follows from decisions.
 
     Attributes:
-        after: the epoch that it does not go beyond; None for its budget.
+        last: the epoch that it does not go beyond; None for its budget.
         kept: epochs whose states stay.
         since: virtual seconds at which it began to be trained further, and after which epoch.
         pace: virtual seconds for each estimated one.
     """
 
     mst_key: int
-    after: int | None
+    last: int | None
     kept: frozenset[int] = frozenset()
     since: tuple[float, int] = (0.0, 0)
     pace: float = 1.0
@@ -165,14 +134,14 @@ class Separated:
 
 @dataclass(frozen=True)
 class Broken:
-    """Hops that are made together cannot be: nobody joins them any more."""
+    """The hops of a round cannot be made together any more."""
 
     hops: tuple[Hop, ...]
 
 
 @dataclass(frozen=True)
 class Lost:
-    """A worker's trainer has ended: its task, None while it got ready, left nothing and is done again."""
+    """The trainer of a worker has ended: its task, None while it got ready, is done once more."""
 
     task: Task | None
 
@@ -237,7 +206,7 @@ class Discarded:
 
 Event = (
     Decided
-    | Held
+    | Allowance
     | Restored
     | Planned
     | Submitted

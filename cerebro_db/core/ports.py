@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from cerebro_db.core.decisions import Decision, Request
+from cerebro_db.core.events import Allowance
 from cerebro_db.core.spec import Hop
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.core.tasks import HopResult, Measures, Outcome, RoundRecord, Task, WorkerView
+from cerebro_db.errors import InvalidArgument
 
 
 class Clock(Protocol):
@@ -49,11 +53,11 @@ class StateStorage(Protocol):
     """Storage of the states of configurations."""
 
     def forget(self, states: Collection[tuple[int, int]]) -> None:
-        """Nothing needs these states any more."""
+        """Give up states that are not needed any more."""
         ...
 
     def forget_all(self, mst_key: int, but: Collection[int] = ()) -> None:
-        """Nothing needs the states of a configuration any more, but for some versions."""
+        """Give up the states of a configuration, except some versions."""
         ...
 
     def sweep(self) -> None:
@@ -82,7 +86,7 @@ class RunCatalog(Protocol):
         ...
 
     def round_done(self, record: RoundRecord) -> None:
-        """A round was made that is recorded, and its hops are told next; may be written with these."""
+        """Record a round whose statement did not; may be written with the rows of its hops."""
         ...
 
     def flush(self, *, now: float = ...) -> None:
@@ -100,3 +104,94 @@ class RunCatalog(Protocol):
     def ended(self, mst_key: int, status: str, error: str) -> None:
         """A configuration failed or was cancelled."""
         ...
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Size that a search will have, as far as its decider knows.
+
+    Attributes:
+        trials: all of them.
+        epochs: of all of them together, about.
+    """
+
+    trials: int
+    epochs: float
+
+
+class Decider(Protocol):
+    """Decides which configurations a run has.
+
+    What it decides may depend on the state only, and in that on what is not a matter of speed: scores
+    of epochs, budgets, how many decisions were made. Then a run that was resumed, or has other workers,
+    decides the same. Configurations go no further than their budget until they are promoted, and the
+    state after the last epoch that a configuration has done stays as long as it goes on.
+    """
+
+    # Whether it may decide anything at all.
+    is_open: bool
+
+    def decide(self, state: RunState) -> Iterable[Decision | Allowance]:
+        """Decide nothing.
+
+        Each is stored and applied before the next one is asked for.
+        """
+        ...
+
+    def check(self, state: RunState, request: Request) -> None:
+        """Check that a request of another session can be followed.
+
+        Raises:
+            InvalidArgument: why not.
+        """
+        ...
+
+    def follow(self, state: RunState, request: Request) -> Iterable[Decision | Allowance]:
+        """Follow no request."""
+        ...
+
+    def gives_up(self, error: Exception) -> bool:
+        """True if the search ends for the error of one of its decisions, which cannot be; its tables are made."""
+        ...
+
+    def shortfall(self, state: RunState) -> str | None:
+        """Reason that no configuration has come to the last epochs of a search; None where one has."""
+        ...
+
+    def outlook(self) -> Outlook | None:
+        """Size that a search will have; None of a run that is no search."""
+        ...
+
+
+class NoDecider:
+    """The run has the configurations that it began with; base of deciders that do not do everything."""
+
+    is_open = False
+
+    def decide(self, state: RunState) -> Iterable[Decision | Allowance]:
+        """Decide nothing."""
+        return ()
+
+    def follow(self, state: RunState, request: Request) -> Iterable[Decision | Allowance]:
+        """Follow no request."""
+        return ()
+
+    def gives_up(self, error: Exception) -> bool:
+        """False: whoever drives the run decides what an error ends."""
+        return False
+
+    def shortfall(self, state: RunState) -> str | None:
+        """None: it is no search."""
+        return None
+
+    def outlook(self) -> Outlook | None:
+        """None."""
+        return None
+
+    def check(self, state: RunState, request: Request) -> None:
+        """Refuses everything: only a search changes while it goes on."""
+        raise InvalidArgument(
+            f"run_id: got a run whose configurations are fixed, asked for {request.action!r}; allowed: "
+            "a search",
+            hint="cerebro.cerebro_search begins one; cerebro.cerebro_cancel stops a configuration",
+        )

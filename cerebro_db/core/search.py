@@ -2,52 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import field
 
-from cerebro_db.core.spec import TRAINING, VALIDATION
+from cerebro_db.core.decisions import Decision
+from cerebro_db.core.spec import TRAINING, VALIDATION, Space
 from cerebro_db.wire import Wire, decode_stored, encode
-
-if TYPE_CHECKING:
-    from cerebro_db.configs.grids.grid import Grid
 
 UNLIMITED = 2**63 - 1
 AUTO, MAXIMISE, MINIMISE = "auto", "max", "min"
-
-
-class Space(Wire, frozen=True, dict=True):
-    """The configurations that a search chooses from, as texts in the grammar of grids.
-
-    Attributes:
-        model_ids: of the architecture table.
-        compile_params_grid, fit_params_grid: as for ``cerebro_generate_configs``.
-        left_out: compile parameters that an architecture has no layers for, by its model_id.
-    """
-
-    model_ids: tuple[int, ...]
-    compile_params_grid: str
-    fit_params_grid: str
-    left_out: dict[int, tuple[str, ...]] = field(default_factory=dict)
-
-    @functools.cached_property
-    def compile_grid(self) -> Grid:
-        """The compile parameters, parsed."""
-        from cerebro_db.configs.grids.grid import parse_compile_grid  # which needs NumPy
-
-        return dataclasses.replace(
-            parse_compile_grid(self.compile_params_grid), without=self.left_out
-        )
-
-    @functools.cached_property
-    def fit_grid(self) -> Grid:
-        """The fit parameters, parsed."""
-        from cerebro_db.configs.grids.grid import parse_fit_grid
-
-        return parse_fit_grid(self.fit_params_grid)
 
 
 class Aim(Wire, frozen=True):
@@ -77,7 +42,7 @@ class Objective(Wire, frozen=True):
 
     @property
     def monitor(self) -> str:
-        """Its name in the logs of Keras."""
+        """The name of the objective in the logs of Keras."""
         return ("val_" if self.dataset == VALIDATION else "") + self.metric
 
 
@@ -140,7 +105,7 @@ class Earlier(Wire, frozen=True):
 
 
 class SearchSpec(Wire, frozen=True, omit_defaults=False):
-    """All that the course of a search depends on; stored with its run.
+    """Spec of a search, which is stored with its run.
 
     Attributes:
         method: one of ``configs.grids.search_methods.METHODS``.
@@ -172,7 +137,7 @@ class SearchSpec(Wire, frozen=True, omit_defaults=False):
     measured: tuple[str, ...] = ()
     shared_epochs: int = 1
     given: Mapping[str, str] = field(default_factory=dict)
-    replays: tuple[Mapping[str, Any], ...] = ()
+    replays: tuple[Decision, ...] = ()
 
     @property
     def datasets(self) -> tuple[str, ...]:

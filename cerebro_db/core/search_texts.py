@@ -82,7 +82,7 @@ def parse_more(method: str, params: Mapping[str, Any], automl_params: str | None
 def checked_more(
     method: str, params: Mapping[str, Any], keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The same where the text was parsed."""
+    """Check the parameters that a search shall have more of."""
     what, found = f"automl_params of {method}", find_method(method)
     allowed = ", ".join(one.name for one in found.more)
     for key in keywords:
@@ -134,7 +134,7 @@ def _of_hyperopt(given: dict[str, Any]) -> str:
 
 
 def _named(given: Mapping[str, Any], table: Iterable[Argument], what: str) -> dict[str, Any]:
-    """Values by the names of arguments, which may be written in any case that tells them apart."""
+    """The values by argument names, which may be written in any case that tells them apart."""
     names = [argument.name for argument in table]
     found: dict[str, Any] = {}
     for key, value in given.items():

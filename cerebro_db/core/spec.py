@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec import field
 
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.configs.grids.outputs import (
@@ -14,8 +18,12 @@ from cerebro_db.configs.grids.outputs import (
     outputs_of,
     with_all_metrics,
 )
-from cerebro_db.configs.grids.parameters import CompileParams, FitParams
+from cerebro_db.configs.grids.parameters import CompileParams, ConfigurationText, FitParams
 from cerebro_db.core.strategies import Strategy
+from cerebro_db.wire import Wire
+
+if TYPE_CHECKING:
+    from cerebro_db.configs.grids.grid import Grid
 
 TRAINING, VALIDATION = "training", "validation"
 EVERY_HOP, EVERY_EPOCH = "hop", "epoch"
@@ -60,7 +68,7 @@ Program = Hashable
 def program_key(
     architecture: Architecture, params: CompileParams, fit: FitParams, jit: bool
 ) -> Program:
-    """Equal for configurations that share a program, as far as the driver can tell."""
+    """Key of the compiled program of a configuration, as far as the driver can tell."""
     penalties = (params.l1 is not None, params.l2 is not None, params.dropout)
     several = repr((params.losses, params.loss_weights))
     loss = (params.loss.name, repr(params.loss.arguments), several)
@@ -97,6 +105,11 @@ class Configuration:
     cohort: int = 0
     is_warm: bool = False
 
+    @property
+    def row(self) -> ConfigurationText:
+        """Row of a table of configurations."""
+        return ConfigurationText(self.architecture.model_id, self.compile_text, self.fit_text)
+
     @functools.cached_property
     def outputs(self) -> tuple[OutputSpec, ...]:
         """Loss, metrics and weight of each output of the model."""
@@ -110,8 +123,39 @@ class Configuration:
 
     @property
     def monitored(self) -> CompileParams:
-        """Its parameters as callbacks know them, with the metrics of all outputs."""
+        """The compile parameters as callbacks know them, with the metrics of all outputs."""
         return with_all_metrics(self.compile_params, self.outputs)
+
+
+class Space(Wire, frozen=True, dict=True):
+    """The configurations that a search chooses from, as texts in the grammar of grids.
+
+    Attributes:
+        model_ids: of the architecture table.
+        compile_params_grid, fit_params_grid: as for ``cerebro_generate_configs``.
+        left_out: compile parameters that an architecture has no layers for, by its model_id.
+    """
+
+    model_ids: tuple[int, ...]
+    compile_params_grid: str
+    fit_params_grid: str
+    left_out: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+    @functools.cached_property
+    def compile_grid(self) -> Grid:
+        """The compile parameters, parsed."""
+        from cerebro_db.configs.grids.grid import parse_compile_grid  # which needs NumPy
+
+        return dataclasses.replace(
+            parse_compile_grid(self.compile_params_grid), without=self.left_out
+        )
+
+    @functools.cached_property
+    def fit_grid(self) -> Grid:
+        """The fit parameters, parsed."""
+        from cerebro_db.configs.grids.grid import parse_fit_grid
+
+        return parse_fit_grid(self.fit_params_grid)
 
 
 @dataclass(frozen=True)
@@ -163,7 +207,7 @@ class RunSpec:
     scans_wait: bool = False
     is_open: bool = False
     measured: tuple[str, ...] = ()
-    workers: Workers = field(default_factory=Workers)
+    workers: Workers = Workers()
 
     @property
     def scored(self) -> tuple[str, ...]:
@@ -177,7 +221,7 @@ class RunSpec:
 
     @property
     def hops_an_epoch(self) -> int:
-        """Of a configuration: one over each partition, or over a part of it in each round."""
+        """Number of hops of a configuration in an epoch."""
         return len(self.partitions[TRAINING]) * self.strategy.rounds
 
     @property

@@ -10,12 +10,13 @@ from itertools import takewhile
 from typing import Any
 
 from cerebro_db.core import events
+from cerebro_db.core.decisions import PROMOTE, STOP
 from cerebro_db.core.events import NOTHING, Event, Verdict
 from cerebro_db.core.spec import TRAINING, Configuration, Hop, Program, RunSpec
 from cerebro_db.core.tasks import (
     Average,
     Combine,
-    Join,
+    Participate,
     Scan,
     Score,
     ScoringGroup,
@@ -51,7 +52,7 @@ class Track:
         scored: epochs that were measured on all data sets.
         ended: status and error, where it failed or was cancelled.
         seconds: that its last hop took, its share of the statement included; None before its first.
-        held_after: the epoch that it does not go beyond until more is decided; None for its budget.
+        last_allowed: the epoch that it does not go beyond until more is decided; None for its budget.
         since: virtual seconds of a search at which it began to be trained further, and after which epoch.
         pace: virtual seconds for each estimated one.
         kept: epochs whose states stay, as a decision may go back to them.
@@ -72,7 +73,7 @@ class Track:
     verdict: Verdict = NOTHING
     ended: tuple[str, str] | None = None
     seconds: float | None = None
-    held_after: int | None = None
+    last_allowed: int | None = None
     kept: frozenset[int] = frozenset()
     since: tuple[float, int] = (0.0, 0)
     pace: float = 1.0
@@ -205,7 +206,7 @@ class RunState:
 
     @property
     def going_on(self) -> list[Track]:
-        """Those that have planned hops that are not finished."""
+        """The configurations that have planned hops left."""
         return list(self.active.values())
 
     @property
@@ -217,7 +218,7 @@ class RunState:
     @property
     def is_training(self) -> bool:
         """True if a worker trains."""
-        return any(isinstance(task, Train | Step | Join) for task in self.tasks.values())
+        return any(isinstance(task, Train | Step | Participate) for task in self.tasks.values())
 
     @property
     def longest_hop(self) -> float:
@@ -251,7 +252,7 @@ class RunState:
 
     @property
     def to_average(self) -> list[Average]:
-        """Rounds whose hops have all left a state, which nobody averages yet."""
+        """Averages of complete rounds that no worker has begun."""
         if not self.spec.strategy.averages:
             return []
         found = [
@@ -272,7 +273,7 @@ class RunState:
         return epoch % self.spec.frequency == 0 or epoch in track.rungs
 
     def is_epoch_done(self, epoch: int) -> bool:
-        """True if an epoch was planned, and nobody has a hop of it left."""
+        """True if an epoch was planned, and all its hops are done."""
         is_made = epoch in self._planned and self._unfinished[epoch] == 0
         return is_made and epoch not in self.unaveraged
 
@@ -332,48 +333,44 @@ class RunState:
         """The epoch up to which a configuration should be planned: that after the present one."""
         return min(track.budget, track.done // self.spec.hops_an_epoch + 2)
 
-    def _added(self, event: events.Added) -> None:
+    def _decided(self, event: events.Decided) -> None:
         self.decisions += 1
         self._join(event.configurations)
+        decision = event.decision
+        if decision.action == STOP:
+            self._stopped(decision.only.mst_key, decision.only.epochs, decision.reason)
+        elif decision.action == PROMOTE:
+            self._promoted(decision.only.mst_key, decision.only.epochs)
 
-    def _cloned(self, event: events.Cloned) -> None:
-        self.decisions += 1
-        self._join([event.configuration])
-
-    def _stopped(self, event: events.Stopped) -> None:
-        self.decisions += 1
-        track = self.tracks[event.mst_key]
-        for later in track.measured_after(event.epoch):
+    def _stopped(self, mst_key: int, epoch: int, reason: str) -> None:
+        track = self.tracks[mst_key]
+        for later in track.measured_after(epoch):
             del track.measured[later]
             track.scored.discard(later)
-        if not event.epoch:
-            self._failed(events.Failed(event.mst_key, "cancelled", event.reason))
+        if not epoch:
+            self._failed(events.Failed(mst_key, "cancelled", reason))
             return
         # It may have failed since, ahead of what was taken note of.
         track.ended = None
         # The epoch that callbacks would restore is forgotten: whoever decides says which one it is.
-        track.rungs.add(event.epoch)
-        self._judged(events.Judged(event.mst_key, Verdict(event.epoch, None, event.epoch)))
-        self._forget_pending(event.mst_key, after=event.epoch)
-        scanned = event.mst_key in self._grouped.get(event.epoch, ())
-        if event.epoch not in track.scored and not scanned:
-            self._pend(track, event.epoch, at=0.0)
+        track.rungs.add(epoch)
+        self._judged(events.Judged(mst_key, Verdict(epoch, None, epoch)))
+        self._forget_pending(mst_key, after=epoch)
+        scanned = mst_key in self._grouped.get(epoch, ())
+        if epoch not in track.scored and not scanned:
+            self._pend(track, epoch, at=0.0)
 
-    def _promoted(self, event: events.Promoted) -> None:
-        self.decisions += 1
-        track = self.tracks[event.mst_key]
-        track.budget = event.budget
-        track.rungs.add(event.budget)
+    def _promoted(self, mst_key: int, budget: int) -> None:
+        track = self.tracks[mst_key]
+        track.budget = budget
+        track.rungs.add(budget)
         if track.is_stopped:
             track.verdict = NOTHING
-        self._has_changed(event.mst_key)
+        self._has_changed(mst_key)
 
-    def _noted(self, event: events.Noted) -> None:
-        self.decisions += 1
-
-    def _held(self, event: events.Held) -> None:
+    def _allowed(self, event: events.Allowance) -> None:
         track = self.tracks[event.mst_key]
-        track.held_after, track.kept = event.after, event.kept
+        track.last_allowed, track.kept = event.last, event.kept
         track.since, track.pace = event.since, event.pace
         self.changed.add(event.mst_key)
 
@@ -414,7 +411,7 @@ class RunState:
                 self._scan_begun(scan)
         elif isinstance(task, Combine):
             self.combining.remove(task)
-        elif isinstance(task, Join):
+        elif isinstance(task, Participate):
             self._begin(task.own, event.worker)
         elif isinstance(task, Train | Step):
             for hop in task.hops:
@@ -487,7 +484,7 @@ class RunState:
         match task:
             case Train(hops) | Step(hops):
                 self.alone += hops
-            case Join(hops):
+            case Participate(hops):
                 self._put_back(hops)
             case Score(scans):
                 for scan in scans:
@@ -496,7 +493,7 @@ class RunState:
                 self.combining.append(task)
 
     def _put_back(self, hops: tuple[Hop, ...]) -> None:
-        """The hops of a round are to be made together again."""
+        """Return the hops of a round to those that are to be made together."""
         self.broken.discard(hops)
         track = self.tracks[hops[0].mst_key]
         track.begun = [hop for hop in track.begun if hop not in hops]
@@ -585,12 +582,8 @@ class RunState:
 
 
 _APPLY: Mapping[type[Any], Callable[[RunState, Any], None]] = {
-    events.Added: RunState._added,
-    events.Cloned: RunState._cloned,
-    events.Stopped: RunState._stopped,
-    events.Promoted: RunState._promoted,
-    events.Noted: RunState._noted,
-    events.Held: RunState._held,
+    events.Decided: RunState._decided,
+    events.Allowance: RunState._allowed,
     events.Restored: RunState._restored,
     events.Planned: RunState._plan,
     events.Submitted: RunState._submitted,
@@ -619,9 +612,9 @@ def _put(keys: set[int], mst_key: int, is_in: bool) -> None:
 
 
 def subjects(task: Task | None) -> tuple[Hashable, ...]:
-    """Parts of a task that are done again, and counted, one by one."""
+    """The parts of a task that are redone and counted one by one."""
     match task:
-        case Train(hops) | Step(hops) | Join(hops):
+        case Train(hops) | Step(hops) | Participate(hops):
             return hops
         case Score(scans):
             return scans

@@ -31,5 +31,11 @@ RUNS = (
 )  # fmt: skip
 """Statuses of runs, as ``cerebro.runs`` has them."""
 
-GOING_ON = ("queued", "starting", "running")
-"""Statuses of runs that somebody drives, or is going to."""
+QUEUED = "queued"
+"""Status of a run that a driver without a session is to begin, or to go on with."""
+
+DRIVEN = ("starting", "running")
+"""Statuses of runs that have a driver, or had one until its session was gone."""
+
+GOING_ON = (QUEUED, *DRIVEN)
+"""Statuses of runs that have a driver, or wait for one."""

@@ -73,23 +73,23 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Join:
-    """A worker's share of a round whose hops are made together.
+class Participate:
+    """A hop of a round that several workers make together, as the participants of a process group.
 
     Attributes:
-        hops: of the round, in the order of their places.
-        place: of the worker's own.
-        leads: whether it is the last one that joins, and leaves the state.
+        hops: of the round, by the ranks of their workers.
+        rank: of this worker, from 0.
+        is_root: whether it is the last one that joins, and leaves the state.
     """
 
     hops: tuple[Hop, ...]
-    place: int
-    leads: bool
+    rank: int
+    is_root: bool
 
     @property
     def own(self) -> Hop:
         """The hop of this worker."""
-        return self.hops[self.place]
+        return self.hops[self.rank]
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Average:
 
 @dataclass(frozen=True)
 class Score:
-    """One scan, or those of several partitions of a data set side by side."""
+    """A scan, or the scans of several partitions of a data set side by side."""
 
     scans: tuple[Scan, ...]
     together: bool = False
@@ -121,8 +121,8 @@ class Combine:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """Configurations that cannot be scored are found out."""
+class TryScoring:
+    """Find out which configurations cannot be scored."""
 
     mst_keys: tuple[int, ...]
 
@@ -134,7 +134,7 @@ class WriteEvents:
     task: str
 
 
-Task = Train | Step | Join | Average | Score | Combine | Trial | WriteEvents
+Task = Train | Step | Participate | Average | Score | Combine | TryScoring | WriteEvents
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class RoundRecord:
         momentum: that the optimizer was told; None for its own.
         learning_rate: that it began with, where probes have chosen it; else None.
         probes: JSON of all probes; empty where there were none.
-        counts, staleness, stalest: updates of the group of each place, updates of other groups that their
+        counts, staleness, stalest: updates of the group of each rank, updates of other groups that their
             gradients had not seen, in the mean and at most.
         updates: groups of the updates in their order, as ``training.peers.updates`` writes them.
     """
@@ -231,14 +231,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Ready:
-    """A worker can work: what each of its processes tells of itself."""
+    """A worker is ready, with the manifest of each of its processes."""
 
     manifests: Sequence[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Trained:
-    """Result of Train and Step, hop by hop; of Join that of whoever led.
+    """Result of Train and Step, hop by hop; of Participate that of whoever led.
 
     Attributes:
         record: what is still to be written of the round; None where its statement has done that, or it

@@ -105,7 +105,7 @@ def _cheapest(
 def _virtual_due(track: Track) -> float:
     """Virtual seconds at which the next result of a trial comes."""
     began, epoch = track.since
-    last = track.budget if track.held_after is None else track.held_after
+    last = track.budget if track.last_allowed is None else track.last_allowed
     return began + (last - epoch) * track.configuration.hop_seconds * track.pace
 
 

@@ -67,7 +67,7 @@ def _is_undecided(state: RunState, track: Track) -> bool:
 
 def _has_come(state: RunState, track: Track) -> bool:
     """True if a search has more to decide before it goes on."""
-    after = track.held_after
+    after = track.last_allowed
     return after is not None and track.done >= after * state.spec.hops_an_epoch
 
 

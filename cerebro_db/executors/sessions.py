@@ -21,8 +21,8 @@ from cerebro_db.core.tasks import (
     Combine,
     Failure,
     HopResult,
-    Join,
     Outcome,
+    Participate,
     Ready,
     Result,
     Scan,
@@ -32,7 +32,7 @@ from cerebro_db.core.tasks import (
     Task,
     Train,
     Trained,
-    Trial,
+    TryScoring,
     WorkerView,
     WriteEvents,
 )
@@ -263,7 +263,7 @@ class WorkerSessions:
             case Step(hops):
                 orders = [self._timed(one) for one in self._orders(state, worker, hops)]
                 return self._checked(self._rotation.step(self._packed, self._told(worker, orders)))
-            case Join():
+            case Participate():
                 return self._checked(self._share(state, worker, task))
             case Average():
                 return self._sql.average(self._packed, self._average_order(state, worker, task))
@@ -273,7 +273,7 @@ class WorkerSessions:
                 return self._once(state, worker, task)
 
     def _once(
-        self, state: RunState, worker: _Worker, task: Combine | Trial | WriteEvents
+        self, state: RunState, worker: _Worker, task: Combine | TryScoring | WriteEvents
     ) -> Statement:
         """The statement of a task that one process does, whatever partitions it has."""
         match task:
@@ -285,7 +285,7 @@ class WorkerSessions:
                 }
                 text = self._place.tasks.combination(group, dataset, scored)
                 return self._call_once(worker, "cerebro._combine_measures(%s)", text)
-            case Trial(mst_keys):
+            case TryScoring(mst_keys):
                 text = self._place.tasks.trial(state.tracks[key].configuration for key in mst_keys)
                 return self._call_once(worker, "cerebro._try_scores(%s)", text)
             case WriteEvents(text):
@@ -375,24 +375,24 @@ class WorkerSessions:
         place = hop.position % size
         return RoundPart(place, self._rows_of(state, hop), state.spec.strategy.resets)
 
-    def _share(self, state: RunState, worker: _Worker, task: Join) -> Statement:
+    def _share(self, state: RunState, worker: _Worker, task: Participate) -> Statement:
         """The statement of a share of a round; of the last one that joins, which leaves the state."""
         store, spec, hop = self._place.store, state.spec, task.own
         if not state.tracks[hop.mst_key].begun:
             self._meetings[hop.mst_key] = _Meeting()
         meeting = self._meetings[hop.mst_key]
         source = store.of((hop.mst_key, spec.base(hop)))
-        worker.target = store.target(spec.left(hop)) if task.leads else None
+        worker.target = store.target(spec.left(hop)) if task.is_root else None
         worker.tables = store.use([source, worker.target])
         part = self._part(state, hop)
         assert part is not None
         part = replace(part, group=self._group(state, task, meeting))
         order = self._order(state, worker, hop, source, worker.target, part)
-        meeting.members[task.place] = Member(
+        meeting.members[task.rank] = Member(
             hop.position, hop.partition_key, worker.number, worker.session.pid, order.waited
         )
         self._told(worker, [order])
-        if not task.leads:
+        if not task.is_root:
             return self._sql.share(self._packed, order)
         members = [meeting.members[place] for place in range(len(task.hops))]
         if spec.strategy.has_weight_server and not self._place.rounds.is_recorded(spec, hop):
@@ -415,7 +415,7 @@ class WorkerSessions:
         keys = sorted(self._place.hosts)
         for place, key in enumerate(keys):
             worker = self._worker_of(key)
-            told = self._told_of(meeting, keys) | {"place": place, "leads": False, "bits": 32}
+            told = self._told_of(meeting, keys) | {"rank": place, "is_root": False, "bits": 32}
             worker.is_busy = worker.is_trying = True
             sql = self._call(worker, "cerebro._try_peers(%s)", [json.dumps(told)])
             worker.session.send(*sql)
@@ -453,7 +453,7 @@ class WorkerSessions:
     def _worker_of(self, partition_key: int) -> _Worker:
         return next(one for one in self._workers if partition_key in one.partition_keys)
 
-    def _group(self, state: RunState, task: Join, meeting: _Meeting) -> dict[str, Any]:
+    def _group(self, state: RunState, task: Participate, meeting: _Meeting) -> dict[str, Any]:
         """Description of the others for a trainer of a group."""
         size = state.tracks[task.own.mst_key].configuration.fit_params.batch_size
         shares = state.spec.strategy.shares(size, len(task.hops))
@@ -465,15 +465,15 @@ class WorkerSessions:
         ]
         return {
             **self._told_of(meeting, [hop.partition_key for hop in task.hops]),
-            "leads": task.leads,
+            "is_root": task.is_root,
             "steps": max(steps),
-            "batch_size": shares[task.place],
+            "batch_size": shares[task.rank],
             "bits": state.spec.strategy.bits,
             "is_pipelined": state.spec.strategy.is_pipelined(task.own.epoch),
             **self._served(state, task, steps),
         }
 
-    def _served(self, state: RunState, task: Join, steps: Sequence[int]) -> dict[str, Any]:
+    def _served(self, state: RunState, task: Participate, steps: Sequence[int]) -> dict[str, Any]:
         """Parameters of a round for its trainers, where one of them holds the weights."""
         spec, configuration = state.spec, state.tracks[task.own.mst_key].configuration
         if not spec.strategy.has_weight_server:
@@ -604,7 +604,7 @@ class WorkerSessions:
                 )
             case Step(hops):
                 return self._stepped(worker, hops, rows)
-            case Join():
+            case Participate():
                 return self._shared(worker, worker.task, rows)
             case Average():
                 return self._averaged(worker, sum(int(size) for (size,) in rows))
@@ -701,9 +701,9 @@ class WorkerSessions:
             figures=made.figures,
         )
 
-    def _shared(self, worker: _Worker, task: Join, rows: list[tuple[Any, ...]]) -> Trained:
+    def _shared(self, worker: _Worker, task: Participate, rows: list[tuple[Any, ...]]) -> Trained:
         """Hops that were made together, from the worker that has led them; of others none."""
-        if not task.leads:
+        if not task.is_root:
             worker.kept = set(map(_partition, rows[0][0]))
             return Trained(())
         assert worker.target is not None

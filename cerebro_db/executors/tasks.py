@@ -65,14 +65,14 @@ class RoundPart:
     """Part of a hop in a round of several that begin with the same state.
 
     Attributes:
-        place: of the hop among them, from 0.
+        rank: of the hop among them, from 0.
         rows: the first one that it trains on in a pass over its partition, and the one after the last.
         resets: whether the optimizer begins anew.
         group: where the hops of the round are made together: where they meet, how many steps of a
             pass they take, and rows of a batch, where these are a share of one.
     """
 
-    place: int
+    rank: int
     rows: tuple[int, int]
     resets: bool
     group: Mapping[str, Any] | None = None

@@ -30,7 +30,7 @@ _LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Report:
+class InstallReport:
     """Findings about an installation and about its server.
 
     Attributes:
@@ -104,7 +104,7 @@ def _alive(dsn: str) -> list[int]:
         return [int(str(row[0])) for row in rows(connection, query, "the runs")]
 
 
-def verify(dsn: str, script: Script) -> Report:
+def verify(dsn: str, script: Script) -> InstallReport:
     """Checks that what is installed is whole, is this version, and runs."""
     warnings = Warnings()
     with transaction(dsn, warnings) as connection:
@@ -133,7 +133,7 @@ def verify(dsn: str, script: Script) -> Report:
             told += _bounds_of_segments(connection, segments)
         connection.rollback()
     known = {str(name): str(value) for name, value, _ in limits}
-    return Report(version, script.functions(), libraries, known, segments, tuple(told))
+    return InstallReport(version, script.functions(), libraries, known, segments, tuple(told))
 
 
 def _verify_segments(connection: sqlalchemy.Connection, expected: Mapping[str, str]) -> int:

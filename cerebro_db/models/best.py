@@ -17,7 +17,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import CONFIGURATIONS, SCHEDULES
-from cerebro_db.postgres.trials import Trial, search_of, trials_of
+from cerebro_db.postgres.trials import TrialRow, search_of, trials_of
 
 MOST = 100_000
 _SUFFIX = "_best"
@@ -42,7 +42,7 @@ class Best:
     """
 
     outputs: Outputs
-    trials: Sequence[Trial]
+    trials: Sequence[TrialRow]
     models: str
     objects: str | None
 
@@ -85,7 +85,7 @@ def best_of(session: Session, request: BestRequest) -> Best:
 
 
 def write_configurations(
-    session: Session, outputs: Outputs, trials: Sequence[Trial], models: str, objects: str | None
+    session: Session, outputs: Outputs, trials: Sequence[TrialRow], models: str, objects: str | None
 ) -> None:
     """Make a table of configurations and its summary.
 
@@ -108,7 +108,9 @@ def write_configurations(
         )
 
 
-def best_trials(spec: SearchSpec, trials: Sequence[Trial], n: int | None = None) -> list[Trial]:
+def best_trials(
+    spec: SearchSpec, trials: Sequence[TrialRow], n: int | None = None
+) -> list[TrialRow]:
     """The best trials, the best first; equal ones in the order of their keys.
 
     Args:
@@ -130,7 +132,7 @@ def best_trials(spec: SearchSpec, trials: Sequence[Trial], n: int | None = None)
     return [known[key] for front in order for key in front][:n]
 
 
-def without_values(spec: SearchSpec, trials: Sequence[Trial]) -> str:
+def without_values(spec: SearchSpec, trials: Sequence[TrialRow]) -> str:
     """Reason that no trial can be compared with others."""
     kinds = Counter(_kind(one) for one in trials)
     if kinds.keys() <= {"open"}:
@@ -149,7 +151,7 @@ _KINDS = {
 }
 
 
-def _kind(trial: Trial) -> str:
+def _kind(trial: TrialRow) -> str:
     if trial.status in ("failed", "cancelled"):
         return trial.status
     return "nan" if trial.objectives and not all(map(math.isfinite, trial.objectives)) else "open"

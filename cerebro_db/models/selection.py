@@ -11,8 +11,12 @@ from cerebro_db.configs.architectures.freezing import parse_freeze, with_frozen
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.grids import model_selection
 from cerebro_db.configs.grids.grid import Choices, Grid, parse_compile_grid, told_of_metrics
-from cerebro_db.configs.grids.model_selection import ConfigurationText, Suits
-from cerebro_db.configs.grids.parameters import CompileParams, parse_compile_params
+from cerebro_db.configs.grids.model_selection import Suits
+from cerebro_db.configs.grids.parameters import (
+    CompileParams,
+    ConfigurationText,
+    parse_compile_params,
+)
 from cerebro_db.errors import (
     CerebroError,
     InvalidArchitecture,

@@ -23,7 +23,7 @@ from cerebro_db.decide.search.studies import (
 )
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.trials import Trial, measures_of, search_of, times_of, trials_of
+from cerebro_db.postgres.trials import TrialRow, measures_of, search_of, times_of, trials_of
 
 _LEAST = 2
 _MOST_EPOCHS = 1_000_000
@@ -156,7 +156,7 @@ def _write(storage: str, name: str, spec: SearchSpec, trials: Sequence[Measured]
 
 def _measured(
     spec: SearchSpec,
-    trial: Trial,
+    trial: TrialRow,
     steps: Mapping[int, float],
     times: tuple[datetime, datetime] | None,
 ) -> Measured:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from cerebro_db.configs.messages import plain_text
 from cerebro_db.configs.settings import Settings
 from cerebro_db.core.spec import Hop
+from cerebro_db.core.statuses import DRIVEN, QUEUED
 from cerebro_db.core.tasks import Measures
 from cerebro_db.errors import CerebroError, UndefinedRun, WrongRunStatus
 from cerebro_db.postgres.names import QualifiedName
@@ -18,10 +19,6 @@ from cerebro_db.postgres.sessions import LOCK_TIMEOUT, Session, StatementFailed
 
 # Where the tables of states are.
 STATES_SCHEMA = "cerebro_states"
-# How a run stands that somebody drives, or did so until its session was gone.
-GOING_ON = ("starting", "running")
-# That a driver without a session is to begin, or to go on with.
-QUEUED = "queued"
 # That have rows of a run.
 RUN_TABLES = (
     "runs", "configurations", "architectures", "plan", "decisions", "hops", "updates", "metrics", "requests",
@@ -107,7 +104,7 @@ class StoredRun:
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """Versions that its workers told."""
+        """The manifest of the run's workers: versions and processor."""
         found: Mapping[str, Any] = json.loads(self.manifest_text)
         return found
 
@@ -191,7 +188,7 @@ class Catalog:
         return StoredRun(number, owner, is_mine, status, error, manifest, active, row)
 
     def lock_key(self, run_id: int) -> int:
-        """Of the advisory lock that the driver of a run holds.
+        """Key of the advisory lock that the driver of a run holds.
 
         Raises:
             UndefinedRun: someone has dropped it.
@@ -267,7 +264,7 @@ class Catalog:
         return [ArchitectureRow(*row) for row in rows]
 
     def driven(self, run_id: int) -> Driving:
-        """This session drives a run from now on; what its earlier drivers took is added up."""
+        """Record this session as the driver of a run, and add up the time of earlier drivers."""
         self._run(
             "UPDATE cerebro._runs AS r SET status = 'starting', error = NULL, driver_pid = %s, "
             "finished = NULL, active = r.active + greatest(0, extract(epoch FROM ("
@@ -329,7 +326,7 @@ class Catalog:
         return [Measures(*row) for row in rows]
 
     def forget_metrics(self, run_id: int, pairs: Sequence[tuple[int, int]]) -> None:
-        """Drop results of configurations after epochs that are to be scored again."""
+        """Delete the results of configurations after epochs that are scored once more."""
         for mst_key, epoch in pairs:
             self._run(
                 "DELETE FROM cerebro._metrics WHERE run_id = %s AND mst_key = %s AND epoch = %s",
@@ -428,7 +425,7 @@ class Catalog:
         )
 
     def configurations_ended(self, run_id: int, mst_keys: Sequence[int], status: str) -> None:
-        """These configurations have models: they are finished or stopped."""
+        """Set the status of configurations with models: finished or stopped."""
         self._run(
             "UPDATE cerebro._configurations SET status = %s "
             "WHERE run_id = %s AND mst_key = ANY (%s::int[])",
@@ -459,7 +456,7 @@ class Catalog:
         )
 
     def run_stopped(
-        self, run_id: int, status: str, reason: str, before: Sequence[str] = GOING_ON
+        self, run_id: int, status: str, reason: str, before: Sequence[str] = DRIVEN
     ) -> None:
         """A run stopped before its end; one that has ended, which was none of ``before``, stays so."""
         self._run(
@@ -507,11 +504,11 @@ class Catalog:
         return None if rows[0][0] is None else str(rows[0][0])
 
     def forget_request(self, request_id: int) -> None:
-        """A request was answered, and whoever has asked knows the answer."""
+        """Delete a request whose answer was read."""
         self._run("DELETE FROM cerebro._requests WHERE request_id = %s", [request_id])
 
     def forget_requests(self, run_id: int, up_to: int | None = None) -> None:
-        """Drop what nobody has answered, if there is any: all, or up to a request.
+        """Delete unanswered requests: all, or up to one of them.
 
         What a driver is asked to begin with stays: it was meant for the one that comes.
         """
@@ -524,7 +521,7 @@ class Catalog:
         )
 
     def forget_extensions(self, run_id: int) -> None:
-        """Drop what a driver was asked to begin with, and none has."""
+        """Delete requests to extend a search that no driver has followed."""
         self._run("DELETE FROM cerebro._requests WHERE run_id = %s AND action = 'extend'", [run_id])
 
     def states_dropped(self, run_id: int) -> None:
@@ -541,7 +538,7 @@ class Catalog:
         )
 
     def stopped_runs(self, older_than: float) -> list[int]:
-        """Runs that nobody drives, stopped so many seconds ago, and still have states."""
+        """Runs without a driver that stopped so many seconds ago and still have states."""
         rows = self._run(
             "SELECT r.run_id FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id "
             "WHERE r.states IS NOT NULL AND v.status NOT IN ('queued', 'starting', 'running') "

@@ -158,6 +158,11 @@ class Jobs:
         )
         return self._run(sql, [job_id]) == [(True,)]
 
+    def lock_key(self, job_id: int) -> int:
+        """The key of the lock that the driver of a job holds, which the caller sees."""
+        rows = self._run("SELECT lock_key FROM cerebro._jobs WHERE job_id = %s", [job_id])
+        return int(rows[0][0])
+
     def of_run(self, run_id: int) -> list[int]:
         """Jobs of a run that have not ended."""
         rows = self._run(

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
+from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.configs.messages import plain_text
+from cerebro_db.core.decisions import NOBODY, PROMOTE, STOP, Change, Decision, Results
 from cerebro_db.core.statuses import FINISHED, STOPPED
+from cerebro_db.core.tasks import RoundRecord
 from cerebro_db.postgres.catalog import Catalog, ConfigurationRow, keys_by_value
+from cerebro_db.wire import decode_stored, encode
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -95,49 +101,14 @@ def add_hops(catalog: Catalog, run_id: int, rows: Sequence[HopRow]) -> None:
     )
 
 
-ADD, CLONE, STOP, PROMOTE = "add", "clone", "stop", "promote"
 _MAX_REASON = 1000
-
-
-@dataclass(frozen=True)
-class DecisionRow:
-    """A decision about one configuration; those that are added together have the same number.
-
-    Attributes:
-        mst_key: 0 where it is about a search as a whole.
-        epochs: of add, clone and promote, the budget; of stop, the epoch whose state is the model.
-        source, source_epoch: of clone, whose state after which epoch is the start.
-        who: has asked for it; empty where nobody has.
-        detail: JSON of what a search knows of it.
-        heard: JSON of the results on which it is based, in the first row of a decision.
-    """
-
-    number: int
-    mst_key: int
-    action: str
-    epochs: int
-    source: int | None
-    source_epoch: int | None
-    reason: str
-    who: str = ""
-    detail: str = "{}"
-    heard: str = "[]"
-
-    @property
-    def details(self) -> dict[str, Any]:
-        """Details that a search keeps of it."""
-        found = json.loads(self.detail)
-        return found if isinstance(found, dict) else {}
-
-
-_DECISION_NAMES = [field.name for field in fields(DecisionRow)]
-_JSON = ("detail", "heard")
 
 
 def add_decision(
     catalog: Catalog,
     run_id: int,
-    rows: Sequence[DecisionRow],
+    number: int,
+    decision: Decision,
     configurations: Sequence[ConfigurationRow] = (),
     answer: tuple[int, str | None] | None = None,
     forgotten: Sequence[tuple[int, int]] = (),
@@ -147,7 +118,8 @@ def add_decision(
     Args:
         catalog: of the driver.
         run_id: which run.
-        rows: of the decision.
+        number: of the decision, from 1.
+        decision: a row for each of its changes, which holds what it is based on if it is the first one.
         configurations: that it adds.
         answer: to a request that it follows, by its id; None where nobody waits for it.
         forgotten: configurations and epochs whose results count no more.
@@ -163,38 +135,114 @@ def add_decision(
             catalog.answer(request_id, text)
     if configurations:
         catalog.add_configurations(run_id, configurations, "training")
-    row_sql = f"(%s{', %s' * len(_DECISION_NAMES)})"
+    rows = _rows(number, decision)
+    row_sql = f"({', '.join(['%s'] * (len(_COLUMNS) + 1))})"
     catalog.execute(
-        f"INSERT INTO cerebro._decisions (run_id, {', '.join(_DECISION_NAMES)}) "
+        f"INSERT INTO cerebro._decisions (run_id, {', '.join(_COLUMNS)}) "
         f"VALUES {', '.join([row_sql] * len(rows))}",
-        [value for row in rows for value in (run_id, *vars(_plain(row)).values())],
+        [value for row in rows for value in (run_id, *row)],
     )
-    for row in rows:
-        if row.action == PROMOTE:
+    for one in decision.changes:
+        if decision.action == PROMOTE:
             catalog.execute(
                 "UPDATE cerebro._configurations SET budget = %s, status = 'training', "
                 "stopped_epoch = NULL, model_epoch = NULL WHERE run_id = %s AND mst_key = %s",
-                (row.epochs, run_id, row.mst_key),
+                (one.epochs, run_id, one.mst_key),
             )
-        elif row.action == STOP and not row.epochs:
-            catalog.configuration_ended(run_id, row.mst_key, "cancelled", row.reason)
-        elif row.action == STOP:
-            end = EndRow(row.epochs, None, row.epochs)
-            record_ends(catalog, run_id, {row.mst_key: end}, STOPPED)
+        elif decision.action == STOP and not one.epochs:
+            catalog.configuration_ended(run_id, one.mst_key, "cancelled", decision.reason)
+        elif decision.action == STOP:
+            end = EndRow(one.epochs, None, one.epochs)
+            record_ends(catalog, run_id, {one.mst_key: end}, STOPPED)
 
 
-def _plain(row: DecisionRow) -> DecisionRow:
-    """A decision with texts that the catalog takes."""
-    reason, who = plain_text(row.reason, _MAX_REASON), plain_text(row.who, _MAX_REASON)
-    return replace(row, reason=reason or "", who=who or "")
+_COLUMNS = (
+    "number", "mst_key", "action", "epochs", "source", "source_epoch", "reason", "who", "detail", "heard",
+)  # fmt: skip
 
 
-def decisions_of(catalog: Catalog, run_id: int) -> list[DecisionRow]:
-    """The decisions of a run, in their order."""
-    names = [f"{name}::text" if name in _JSON else name for name in _DECISION_NAMES]
-    rows = catalog.execute(
-        f"SELECT {', '.join(names)} FROM cerebro._decisions WHERE run_id = %s "
-        "ORDER BY number, mst_key",
-        (run_id,),
+def _rows(number: int, decision: Decision) -> list[tuple[Any, ...]]:
+    """The rows of a decision; one about the search as a whole has one with no configuration."""
+    changes = decision.changes or (Change(NOBODY, 0, detail=decision.detail),)
+    results, who = encode(decision.results), plain_text(decision.who, _MAX_REASON) or ""
+    return [
+        (
+            number, one.mst_key, decision.action, one.epochs, one.source, one.source_epoch,
+            plain_text(one.reason or decision.reason, _MAX_REASON) or "", who, encode(one.detail),
+            "[]" if place else results,
+        )
+        for place, one in enumerate(changes)
+    ]  # fmt: skip
+
+
+def decisions_of(catalog: Catalog, run_id: int) -> list[Decision]:
+    """The decisions of a run, in their order.
+
+    Raises:
+        InvalidData: somebody has changed one of them.
+    """
+    rows = catalog.execute(_DECISIONS, (run_id,))
+    return [_decision(list(found)) for _, found in itertools.groupby(rows, lambda row: row[0])]
+
+
+_DECISIONS = """
+SELECT d.number, d.action, d.reason, d.who, d.heard::text, d.mst_key, d.epochs, d.source, d.source_epoch,
+       d.detail::text, c.model_id, c.compile_params, c.fit_params
+  FROM cerebro._decisions d
+  LEFT JOIN cerebro._configurations c
+    ON c.run_id = d.run_id AND c.mst_key = d.mst_key AND d.action IN ('add', 'clone')
+ WHERE d.run_id = %s ORDER BY d.number, d.mst_key
+"""
+
+
+def _decision(rows: Sequence[tuple[Any, ...]]) -> Decision:
+    """The decision that some rows are of."""
+    _, action, reason, who, *_ = rows[0]
+    changes = tuple(map(_change, rows))
+    results = tuple(pair for row in rows for pair in _read(Results, row[4], "heard"))
+    if changes[0].mst_key == NOBODY:
+        return Decision(action, (), reason, who, results, changes[0].detail)
+    return Decision(action, changes, reason, who, results)
+
+
+def _change(row: tuple[Any, ...]) -> Change:
+    _, _, reason, _, _, mst_key, epochs, source, source_epoch, detail, model_id, *texts = row
+    text = None if model_id is None else ConfigurationText(model_id, *texts)
+    found = _read(dict[str, Any], detail, "detail")
+    return Change(mst_key, epochs, text, source, source_epoch, found, reason)
+
+
+def _read(kind: type[_T], text: str, column: str) -> _T:
+    hint = "the row was changed by hand; begin a new run"
+    return decode_stored(kind, text, f"cerebro.decisions.{column}", hint)
+
+
+# Of a row of cerebro._updates, without its run.
+COLUMNS = ", ".join(field.name for field in fields(RoundRecord))
+_ROW = (
+    "(%s, %s, %s, %s, %s, %s::float8, %s::float8, %s, %s::integer[], %s::float8[], %s::integer[], "
+    "%s::bytea)"
+)
+
+
+def rounds_of(catalog: Catalog, run_id: int) -> list[RoundRecord]:
+    """The recorded rounds of a run."""
+    sql = f"SELECT {COLUMNS} FROM cerebro._updates WHERE run_id = %s"
+    rows = catalog.execute(sql, (run_id,))
+    return [RoundRecord(*row) for row in rows]
+
+
+def add_rounds(catalog: Catalog, run_id: int, records: Sequence[RoundRecord]) -> None:
+    """Store records of rounds, all or none."""
+    rows = ", ".join([_ROW] * len(records))
+    values = [value for one in records for value in (run_id, *vars(one).values())]
+    catalog.store(f"INSERT INTO cerebro._updates (run_id, {COLUMNS}) VALUES {rows}", values)
+
+
+def copy_rounds(catalog: Catalog, source: int, run_id: int) -> None:
+    """Have a run follow the orders of another one."""
+    catalog.store(
+        f"INSERT INTO cerebro._updates (run_id, {COLUMNS}) SELECT %s, {COLUMNS} "
+        "FROM cerebro._updates WHERE run_id = %s",
+        (run_id, source),
     )
-    return [DecisionRow(*row) for row in rows]

@@ -9,15 +9,17 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from cerebro_db.core.search import Objective, SearchSpec, Space
+from cerebro_db.core.search import Objective, SearchSpec
+from cerebro_db.core.spec import Space
+from cerebro_db.core.statuses import DRIVEN
 from cerebro_db.errors import InvalidArgument, UndefinedRun
-from cerebro_db.postgres.catalog import GOING_ON, Catalog, StoredRun
+from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.wire import decode_stored
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialRow:
     """A row of ``cerebro.trials``.
 
     Attributes:
@@ -73,7 +75,7 @@ def search_of(session: Session, run_id: int | None) -> tuple[StoredRun, SearchSp
     return run, SearchSpec.from_text(text)
 
 
-def trials_of(session: Session, run_id: int) -> list[Trial]:
+def trials_of(session: Session, run_id: int) -> list[TrialRow]:
     """The trials of a search, in the order of their keys."""
     return [_trial(row) for row in session.run(_TRIALS, (run_id,))]
 
@@ -84,12 +86,12 @@ def status_of_trial(session: Session, run_id: int, mst_key: int) -> str:
     return str(session.run(query, (run_id, mst_key))[0][0])
 
 
-def _trial(row: tuple[Any, ...]) -> Trial:
-    facts = dict(zip((field.name for field in fields(Trial)), row, strict=True))
+def _trial(row: tuple[Any, ...]) -> TrialRow:
+    facts = dict(zip((field.name for field in fields(TrialRow)), row, strict=True))
     values = facts["objectives"] or ()
     facts["parameters"] = json.loads(facts["parameters"] or "{}")
     facts["objectives"] = tuple(math.nan if one is None else float(one) for one in values)
-    return Trial(**facts)
+    return TrialRow(**facts)
 
 
 _TRIALS = """
@@ -145,7 +147,7 @@ class Progress:
     @property
     def goes_on(self) -> bool:
         """True while somebody drives it."""
-        return self.status in GOING_ON
+        return self.status in DRIVEN
 
 
 def progress_of(session: Session, run_id: int) -> Progress:

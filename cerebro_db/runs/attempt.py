@@ -7,16 +7,18 @@ import secrets
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
-from cerebro_db.core.decisions import Asked, Decider
+from msgspec import structs
+
+from cerebro_db.core.decisions import EXTEND, Decision, Extension, Request, Wanted
+from cerebro_db.core.ports import Decider
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import Configuration
 from cerebro_db.core.state import RunState
-from cerebro_db.decide.search.ends import short_trials
 from cerebro_db.decide.search.guarded import Guarded, fault_of
+from cerebro_db.decide.search.stopping import short_trials
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.direct import make_executor
 from cerebro_db.executors.served import ServedRounds
@@ -27,8 +29,7 @@ from cerebro_db.postgres import direct_board
 from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.gpus import gpu_places
-from cerebro_db.postgres.records import DecisionRow, decisions_of
-from cerebro_db.postgres.rounds import rounds_of
+from cerebro_db.postgres.records import decisions_of, rounds_of
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.runs import results
@@ -38,12 +39,12 @@ from cerebro_db.runs.decisions import Decisions
 from cerebro_db.runs.guards import guard_key, wait_for_orphans
 from cerebro_db.runs.loop import Loop
 from cerebro_db.runs.memory import memory_workers
-from cerebro_db.runs.report import Report
+from cerebro_db.runs.notices import RunNotices
 from cerebro_db.runs.request import Limits
 from cerebro_db.runs.requests import Requests
-from cerebro_db.runs.searches.telling import SearchReport, last_line
+from cerebro_db.runs.searches.notices import SearchNotices, last_line
 from cerebro_db.runs.setup import RunSetup
-from cerebro_db.runs.stored import check_unchanged, load_state, recorded_of, states_of
+from cerebro_db.runs.stored import check_unchanged, load_state, states_of
 from cerebro_db.runs.strategy_checks import hosts_of_peers
 from cerebro_db.runs.tensorboard import EventFiles, check_events
 
@@ -162,8 +163,8 @@ class Attempt:
             decider = decider_of(setup, setup.search, made, maker, self._notify)
         requests = Requests(catalog, run.run_id, self._deadline, limits.max_seconds)
         first = [_until(one, run.active) for one in requests.first()]
-        extended: list[Mapping[str, Any]] = [one.details for one in made if one.action == "extend"]
-        extended += [one.detail for one in first]
+        extended = [one.wanted for one in made if one.action == EXTEND]
+        extended += [one.wanted for one in first]
         requests.search_ends = _search_ends(setup.search, extended, run.active, clock())
         loop = Loop(
             state=state,
@@ -194,12 +195,14 @@ class Attempt:
         executor.give_back()
         return decider
 
-    def _report(self, setup: RunSetup, state: RunState, decider: Decider, active: float) -> Report:
+    def _report(
+        self, setup: RunSetup, state: RunState, decider: Decider, active: float
+    ) -> RunNotices:
         """Lines of a search, or of another run."""
         clock = time.monotonic
         if setup.search is None:
-            return Report(state, self._notify, clock, active)
-        return SearchReport(state, self._notify, clock, active, setup.search, decider.outlook)
+            return RunNotices(state, self._notify, clock, active)
+        return SearchNotices(state, self._notify, clock, active, setup.search, decider.outlook)
 
     def _admit(
         self,
@@ -249,29 +252,28 @@ def stopped_trials(catalog: Catalog, setup: RunSetup, run_id: int, state: RunSta
         for key, track in state.tracks.items()
         if track.ended is None
     }
-    return short_trials(setup.search, recorded_of(setup, decisions_of(catalog, run_id)), trained)
+    return short_trials(setup.search, decisions_of(catalog, run_id), trained)
 
 
 def decider_of(
     setup: RunSetup,
     search: SearchSpec,
-    made: Sequence[DecisionRow],
+    made: Sequence[Decision],
     maker: Maker,
     notify: Callable[[str], None],
 ) -> Decider:
     """The decider of a search, with the decisions of earlier drivers applied."""
-    from cerebro_db.decide.search.replaying import Replay, from_json
-    from cerebro_db.decide.search.schedule import Schedule  # which needs NumPy
+    from cerebro_db.decide.search.decider import SearchDecider  # which needs NumPy
+    from cerebro_db.decide.search.replay import Replay
 
     if search.replays:
-        return Replay(from_json(search.replays))
-    recorded = recorded_of(setup, made)
-    schedule = Schedule(search, lambda row: maker.fault(row, setup.models), recorded)
-    return Guarded(schedule, fault_of(recorded), functools.partial(_tell_fault, notify))
+        return Replay(search.replays)
+    decider = SearchDecider(search, lambda row: maker.fault(row, setup.models), made)
+    return Guarded(decider, fault_of(made), functools.partial(_tell_fault, notify))
 
 
 def _tell_fault(notify: Callable[[str], None], reason: str, error: Exception) -> None:
-    """Report why a search ends; the traceback goes to the log."""
+    """RunNotices why a search ends; the traceback goes to the log."""
     number = secrets.token_hex(4)
     trace = "".join(traceback.format_exception(error))
     sys.stderr.write(f"Cerebro-DB: unexpected error {number}: {trace}")
@@ -282,16 +284,17 @@ def _tell_fault(notify: Callable[[str], None], reason: str, error: Exception) ->
     )
 
 
-def _until(request: Asked, active: float) -> Asked:
+def _until(request: Request, active: float) -> Request:
     """A request to go on, with when that ends, of a run that has taken some seconds already."""
-    detail = dict(request.detail)
-    if "max_seconds" in detail:
-        detail["until"] = active + detail["max_seconds"]
-    return replace(request, detail=detail)
+    wanted = request.wanted
+    if not isinstance(wanted, Extension) or wanted.max_seconds is None:
+        return request
+    until = active + wanted.max_seconds
+    return structs.replace(request, wanted=structs.replace(wanted, until=until))
 
 
 def _search_ends(
-    search: SearchSpec | None, extended: Sequence[Mapping[str, Any]], active: float, now: float
+    search: SearchSpec | None, extended: Sequence[Wanted], active: float, now: float
 ) -> float | None:
     """Time at which a search begins nothing any more; what earlier drivers took counts.
 
@@ -305,5 +308,6 @@ def _search_ends(
         return None
     most = search.budget.max_seconds
     if extended:
-        most = extended[-1].get("until")
+        last = extended[-1]
+        most = last.until if isinstance(last, Extension) else None
     return None if most is None else now + max(0.0, most - active)

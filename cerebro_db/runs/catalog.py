@@ -16,8 +16,7 @@ from cerebro_db.core.state import RunState, Track, names_of
 from cerebro_db.core.tasks import HopResult, Measures, RoundRecord
 from cerebro_db.errors import WrongRunStatus
 from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.records import EndRow, HopRow, add_hops, record_ends
-from cerebro_db.postgres.rounds import add_rounds
+from cerebro_db.postgres.records import EndRow, HopRow, add_hops, add_rounds, record_ends
 
 # Who looks at the progress of a run sees a hop that late, where it does not write its row itself.
 _SECONDS = 1.0

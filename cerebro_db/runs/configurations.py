@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cerebro_db.configs.architectures.freezing import may_train, with_frozen
 from cerebro_db.configs.functions.callbacks import monitors_of
@@ -21,11 +21,12 @@ from cerebro_db.configs.grids.outputs import (
 )
 from cerebro_db.configs.grids.parameters import (
     CompileParams,
+    ConfigurationText,
     FitParams,
     parse_compile_params,
     parse_fit_params,
 )
-from cerebro_db.core.decisions import Candidate
+from cerebro_db.core.decisions import Change
 from cerebro_db.core.spec import Architecture, Configuration, program_key
 from cerebro_db.decide import callbacks
 from cerebro_db.decide.cost import hop_seconds, steps_per_call, use_jit
@@ -35,13 +36,10 @@ from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.scoring.prediction_models import common_goal
 from cerebro_db.training.scores.targets import TargetFacts
 
-if TYPE_CHECKING:
-    from cerebro_db.configs.grids.model_selection import ConfigurationText
-
 
 @dataclass(frozen=True)
 class _Parsed:
-    row: Candidate
+    row: Change
     architecture: Architecture
     compile_params: CompileParams
     fit_params: FitParams
@@ -78,7 +76,7 @@ class Maker:
 
     def make(
         self,
-        rows: Sequence[Candidate],
+        rows: Sequence[Change],
         known: Mapping[int, Architecture],
         *,
         goal: str | None = None,
@@ -102,15 +100,13 @@ class Maker:
         for one in parsed:
             key = program_key(one.architecture, one.compile_params, one.fit_params, jit=True)
             if self.shared_epochs is None:
-                steps[key] += self._steps(one.fit_params) * one.row.budget
+                steps[key] += self._steps(one.fit_params) * one.row.epochs
             else:  # whatever else is added at the same time
                 steps[key] = self._steps(one.fit_params) * self.shared_epochs
         goal = goal or common_goal(one.outputs for one in parsed)
         return tuple(self._planned(one, steps, goal, cohort, is_warm) for one in parsed)
 
-    def fault(
-        self, row: ConfigurationText | Candidate, known: Mapping[int, Architecture]
-    ) -> str | None:
+    def fault(self, row: ConfigurationText, known: Mapping[int, Architecture]) -> str | None:
         """Reason that a configuration cannot be trained; None where it can."""
         if row.model_id not in known:
             return (
@@ -118,30 +114,26 @@ class Maker:
                 "models of the run"
             )
         try:
-            self._checked(row.model_id, row.compile_params, row.fit_params, known)
+            self._checked(row, known)
         except CerebroError as error:
             return error.message
         return None
 
-    def _parsed(self, row: Candidate, known: Mapping[int, Architecture]) -> _Parsed:
+    def _parsed(self, row: Change, known: Mapping[int, Architecture]) -> _Parsed:
         try:
-            found = self._checked(row.model_id, row.compile_params, row.fit_params, known)
+            found = self._checked(row.text, known)
         except CerebroError as error:
             error.message = f"{configuration_named(row.mst_key)}: {error.message}"
             raise
-        return _Parsed(row, known[row.model_id], *found)
+        return _Parsed(row, known[row.text.model_id], *found)
 
     def _checked(
-        self,
-        model_id: int,
-        compile_text: str,
-        fit_text: str,
-        known: Mapping[int, Architecture],
+        self, row: ConfigurationText, known: Mapping[int, Architecture]
     ) -> tuple[CompileParams, FitParams, tuple[OutputSpec, ...]]:
         self.tick()
-        architecture = known[model_id]
-        compile_params = parse_compile_params(compile_text)
-        fit_params = parse_fit_params(fit_text)
+        architecture = known[row.model_id]
+        compile_params = parse_compile_params(row.compile_params)
+        fit_params = parse_fit_params(row.fit_params)
         outputs = outputs_of(compile_params, _output_names(architecture.text))
         check_fits(architecture, outputs, fit_params, self.packed, self.targets)
         monitored = with_all_metrics(compile_params, outputs)
@@ -171,8 +163,8 @@ class Maker:
         return Configuration(
             mst_key=one.row.mst_key,
             architecture=one.architecture,
-            compile_text=one.row.compile_params,
-            fit_text=one.row.fit_params,
+            compile_text=one.row.text.compile_params,
+            fit_text=one.row.text.fit_params,
             compile_params=one.compile_params,
             fit_params=one.fit_params,
             hop_seconds=hop_seconds(facts, mean_rows, batch, one.fit_params.epochs),
@@ -180,7 +172,7 @@ class Maker:
             jit=use_jit(facts, planned),
             steps_per_call=max(1, min(per_call, math.ceil(largest / batch))),
             goal=goal,
-            budget=one.row.budget,
+            budget=one.row.epochs,
             cohort=cohort,
             is_warm=is_warm,
         )

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from cerebro_db.configs.messages import check_range
-from cerebro_db.core import events
 from cerebro_db.core.decisions import (
+    ADD,
+    CLONE,
     NOBODY,
-    Add,
-    Asked,
-    Candidate,
-    Clone,
-    Decider,
+    PROMOTE,
+    STOP,
+    AddTrials,
+    Answer,
+    Change,
+    CloneTrial,
     Decision,
-    Note,
-    Promote,
-    Stop,
+    Request,
 )
-from cerebro_db.core.events import Decided, Held
+from cerebro_db.core.events import Allowance, Decided
+from cerebro_db.core.ports import Decider
 from cerebro_db.core.spec import TRAINING, Architecture, Configuration
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.decide.plan import plan_epoch
@@ -34,14 +33,14 @@ from cerebro_db.errors import (
     NotSupported,
     OutOfMemory,
 )
-from cerebro_db.postgres import records as rows
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import transaction
-from cerebro_db.postgres.records import DecisionRow, add_decision
+from cerebro_db.postgres.records import add_decision
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.request import MAX_ITERATIONS
 from cerebro_db.runs.stored import configuration_row
+from cerebro_db.wire import encode
 
 REFUSALS = (
     ConfigurationFailed, InvalidArchitecture, InvalidArgument, MissingLibrary, MissingPackage,
@@ -82,30 +81,30 @@ class Decisions:
         """
         return self._taken(state, self.decider.decide(state), None)
 
-    def check(self, state: RunState, request: Asked) -> None:
+    def check(self, state: RunState, request: Request) -> None:
         """Check that a request can be followed.
 
         Raises:
             InvalidArgument: why not; or others of ``REFUSALS``.
         """
-        self._check(state, request)
+        self._check_trainable(state, request)
         self.decider.check(state, request)
 
-    def follow(self, state: RunState, request: Asked) -> list[Decided]:
+    def follow(self, state: RunState, request: Request) -> list[Decided]:
         """Store and apply what somebody asks for, which was checked; the first decision answers it."""
-        return self._taken(state, self.decider.asked(state, request), request)
+        return self._taken(state, self.decider.follow(state, request), request)
 
     def _taken(
-        self, state: RunState, made: Iterable[Decision | Held], request: Asked | None
+        self, state: RunState, made: Iterable[Decision | Allowance], request: Request | None
     ) -> list[Decided]:
         found: list[Decided] = []
         for decision in made:
-            if isinstance(decision, Held):
+            if isinstance(decision, Allowance):
                 state.apply(decision)
                 continue
             answered = request if not found else None
             try:
-                found.append(self._stored(state, decision, state.decisions + 1, answered))
+                found.append(self._stored(state, decision, answered))
             except REFUSALS as error:
                 if not self.decider.gives_up(error) or answered is not None:
                     raise
@@ -115,154 +114,86 @@ class Decisions:
             self.store.expect(len(state.tracks))
         return found
 
-    def _check(self, state: RunState, request: Asked) -> None:
+    def _check_trainable(self, state: RunState, request: Request) -> None:
         """Check that the workers of the run can train configurations that somebody asks for."""
-        asked = [
-            Candidate(NOBODY, model_id, compile_params, fit_params, epochs or 1)
-            for model_id, compile_params, fit_params, epochs in request.detail.get("rows", ())
-        ]
-        if request.action == "clone" and request.mst_key in state.tracks:
-            one, given = state.tracks[request.mst_key].configuration, request.detail.get
-            compile_params, fit_params = given("compile_params"), given("fit_params")
-            asked = [
-                Candidate(
-                    NOBODY,
-                    one.architecture.model_id,
-                    one.compile_text if compile_params is None else compile_params,
-                    one.fit_text if fit_params is None else fit_params,
-                    given("epochs") or 1,
-                )
-            ]
-        for candidate in asked:
-            check_range("num_iterations", candidate.budget, 1, MAX_ITERATIONS)
-            fault = self.maker.fault(candidate, self.architectures)
+        wanted, found = request.wanted, []
+        if isinstance(wanted, AddTrials):
+            found = [Change(NOBODY, one.epochs or 1, one.text) for one in wanted.rows]
+        elif isinstance(wanted, CloneTrial) and request.mst_key in state.tracks:
+            row = wanted.row_of(state.tracks[request.mst_key].configuration.row)
+            found = [Change(NOBODY, wanted.epochs or 1, row)]
+        for one in found:
+            check_range("num_iterations", one.epochs, 1, MAX_ITERATIONS)
+            fault = self.maker.fault(one.text, self.architectures)
             if fault is not None:
                 raise InvalidArgument(fault)
-        self.admit(self.maker.make(asked, self.architectures, goal=self._goal(state)))
+        self.admit(self.maker.make(found, self.architectures, goal=self._goal(state)))
 
-    def _stored(
-        self, state: RunState, decision: Decision, number: int, request: Asked | None
-    ) -> Decided:
-        match decision:
-            case Add(candidates):
-                return self._add(state, decision, candidates, number, request)
-            case Clone():
-                return self._clone(state, decision, number, request)
-            case Stop(mst_key, epoch, reason):
-                track = _stoppable(state, mst_key)
-                if epoch:
-                    _check_state(state, track, epoch)
-                later = [(mst_key, one) for one in track.measured_after(epoch)]
-                row = _row(decision, number, mst_key, rows.STOP, epoch)
-                self._store([row], request=request, forgotten=later)
-                return events.Stopped(mst_key, epoch, reason)
-            case Promote(mst_key, budget):
-                track = _promotable(state, mst_key)
-                _check_budget(mst_key, budget, track.budget + 1)
-                self._store([_row(decision, number, mst_key, rows.PROMOTE, budget)])
-                return events.Promoted(mst_key, budget)
-            case Note(action):
-                self._store([_row(decision, number, NOBODY, action, 0)], request=request)
-                return events.Noted()
+    def _stored(self, state: RunState, decision: Decision, request: Request | None) -> Decided:
+        """The decision, checked and stored: all that it leaves in the database, or nothing."""
+        number, forgotten = state.decisions + 1, self._check(state, decision)
+        made = self._made(state, decision, number) if decision.action in (ADD, CLONE) else ()
+        answer: tuple[int, str | None] | None = None
+        if request is not None and request.request_id:
+            keys = tuple(one.mst_key for one in decision.changes) or (NOBODY,)
+            text = encode(Answer(keys))
+            answer = request.request_id, text if request.is_awaited else None
+        with transaction(self.catalog.session):
+            rows = [configuration_row(one) for one in made]
+            add_decision(self.catalog, self.run_id, number, decision, rows, answer, forgotten)
+            if decision.action == CLONE:
+                self._copy_state(state, decision.only, made[0], number)
+        return Decided(decision, made)
 
-    def _add(
-        self,
-        state: RunState,
-        decision: Add,
-        candidates: Sequence[Candidate],
-        number: int,
-        request: Asked | None,
-    ) -> Decided:
-        made = self._made(state, candidates, number, is_warm=False)
-        # What the decision is based on is in its first row, that of the lowest mst_key.
-        first, bare = min(one.mst_key for one in candidates), replace(decision, heard=())
-        found = [
-            replace(
-                _row(
-                    decision if one.mst_key == first else bare,
-                    number, one.mst_key, rows.ADD, one.budget, one.detail,
-                ),
-                reason=one.reason or decision.reason,
-            )
-            for one in candidates
-        ]  # fmt: skip
-        self._store(found, made, request=request)
-        return events.Added(made)
+    def _check(self, state: RunState, decision: Decision) -> list[tuple[int, int]]:
+        """Check that a decision can be; returns the configurations and epochs whose results count no more."""
+        if decision.action == CLONE:
+            source, epoch = decision.only.origin
+            _check_state(state, _known(state, source), epoch)
+        elif decision.action == STOP:
+            mst_key, epoch = decision.only.mst_key, decision.only.epochs
+            track = _stoppable(state, mst_key)
+            if epoch:
+                _check_state(state, track, epoch)
+            return [(mst_key, one) for one in track.measured_after(epoch)]
+        elif decision.action == PROMOTE:
+            track = _promotable(state, decision.only.mst_key)
+            _check_budget(decision.only, track.budget + 1)
+        return []
 
-    def _clone(
-        self, state: RunState, decision: Clone, number: int, request: Asked | None
-    ) -> Decided:
-        source = _known(state, decision.source)
-        version = _check_state(state, source, decision.epoch)
-        made = self._made(state, [decision.candidate], number, is_warm=True)
-        (one,) = made
-        row = _row(
-            decision, number, one.mst_key, rows.CLONE, one.budget, decision.candidate.detail,
-            (decision.source, decision.epoch),
-        )  # fmt: skip
-        costs, partitions = {one.mst_key: one.hop_seconds}, state.spec.partitions[TRAINING]
+    def _copy_state(
+        self, state: RunState, change: Change, made: Configuration, number: int
+    ) -> None:
+        """Put the state with which a clone begins where its first hop is."""
+        source, epoch = change.origin
+        costs, partitions = {made.mst_key: made.hop_seconds}, state.spec.partitions[TRAINING]
         first = plan_epoch(costs, partitions, state.spec.seed, 1, number)[0]
-        copied = (decision.source, version), one.mst_key, first.partition_key
-        self._store([row], made, copied, request)
-        return events.Cloned(one, decision.source, decision.epoch)
+        copied = source, epoch * state.spec.hops_an_epoch
+        self.store.clone(copied, made.mst_key, self.maker.packed, first.partition_key)
 
-    def _made(
-        self, state: RunState, candidates: Sequence[Candidate], number: int, *, is_warm: bool
-    ) -> tuple[Configuration, ...]:
-        for one in candidates:
+    def _made(self, state: RunState, decision: Decision, number: int) -> tuple[Configuration, ...]:
+        """The configurations that join the run."""
+        for one in decision.changes:
             if one.mst_key in state.tracks:
                 raise InvalidArgument(
                     f"mst_key: got {one.mst_key}; allowed: one that the run has not had"
                 )
-            if one.model_id not in self.architectures:
+            if one.text.model_id not in self.architectures:
                 raise InvalidArgument(
-                    f"model_id: got {one.model_id}; allowed: "
+                    f"model_id: got {one.text.model_id}; allowed: "
                     f"{', '.join(map(str, sorted(self.architectures)))}, the models of the run"
                 )
-            _check_budget(one.mst_key, one.budget, 1)
+            _check_budget(one, 1)
         return self.maker.make(
-            candidates, self.architectures, goal=self._goal(state), cohort=number, is_warm=is_warm
+            decision.changes,
+            self.architectures,
+            goal=self._goal(state),
+            cohort=number,
+            is_warm=decision.action == CLONE,
         )
 
     def _goal(self, state: RunState) -> str:
         return self.goal or next(iter(state.tracks.values())).configuration.goal
-
-    def _store(
-        self,
-        decided: Sequence[DecisionRow],
-        configurations: Sequence[Configuration] = (),
-        copied: tuple[tuple[int, int], int, int] | None = None,
-        request: Asked | None = None,
-        forgotten: Sequence[tuple[int, int]] = (),
-    ) -> None:
-        """All that a decision leaves in the database, or nothing."""
-        answer: tuple[int, str | None] | None = None
-        if request is not None and request.request_id:
-            text = json.dumps({"mst_keys": [one.mst_key for one in decided]})
-            answer = request.request_id, text if request.is_awaited else None
-        with transaction(self.catalog.session):
-            added = [configuration_row(one) for one in configurations]
-            add_decision(self.catalog, self.run_id, decided, added, answer, forgotten)
-            if copied is not None:
-                state, mst_key, partition_key = copied
-                self.store.clone(state, mst_key, self.maker.packed, partition_key)
-
-
-def _row(
-    decision: Decision,
-    number: int,
-    mst_key: int,
-    action: str,
-    epochs: int,
-    detail: Mapping[str, Any] | None = None,
-    source: tuple[int | None, int | None] = (None, None),
-) -> DecisionRow:
-    """A row of a decision, with what that is based on."""
-    text = json.dumps(dict(decision.detail if detail is None else detail))
-    return DecisionRow(
-        number, mst_key, action, epochs, *source, decision.reason, decision.who, text,
-        json.dumps(decision.heard),
-    )  # fmt: skip
 
 
 def _known(state: RunState, mst_key: int) -> Track:
@@ -308,8 +239,8 @@ def _check_state(state: RunState, track: Track, epoch: int) -> int:
     return version
 
 
-def _check_budget(mst_key: int, budget: int, least: int) -> None:
-    if not least <= budget <= MAX_ITERATIONS:
+def _check_budget(one: Change, least: int) -> None:
+    if not least <= one.epochs <= MAX_ITERATIONS:
         raise InvalidArgument(
-            f"epochs of configuration {mst_key}: got {budget}; allowed: {least} to {MAX_ITERATIONS}"
+            f"epochs of configuration {one.mst_key}: got {one.epochs}; allowed: {least} to {MAX_ITERATIONS}"
         )

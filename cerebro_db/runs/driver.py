@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 from cerebro_db.configs.messages import check_range
 from cerebro_db.configs.settings import Settings
-from cerebro_db.core.decisions import Decider, Fixed
+from cerebro_db.core.ports import Decider, NoDecider
 from cerebro_db.errors import (
     CerebroError,
     ConfigurationFailed,
@@ -63,7 +63,7 @@ from cerebro_db.runs.warm_start import check_previous
 _LOST = (SessionLost, LoopbackFailed, Deadlocked)
 # Seconds before the first try to go on, doubled with each; a server that crashed takes some.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-FIXED = Fixed()
+FIXED = NoDecider()
 _ANEW = "call the function again, with another model, parameters or data where these are the cause"
 Registered = Callable[[int], None]
 Queued = Callable[[Session, int], None]

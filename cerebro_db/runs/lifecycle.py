@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from cerebro_db.core.statuses import DRIVEN, GOING_ON, QUEUED
 from cerebro_db.errors import (
     CerebroError,
     InvalidArgument,
@@ -13,14 +14,7 @@ from cerebro_db.errors import (
     RunInterrupted,
     WrongRunStatus,
 )
-from cerebro_db.postgres.catalog import (
-    GOING_ON,
-    QUEUED,
-    RUN_TABLES,
-    STATES_SCHEMA,
-    Catalog,
-    StoredRun,
-)
+from cerebro_db.postgres.catalog import RUN_TABLES, STATES_SCHEMA, Catalog, StoredRun
 from cerebro_db.postgres.control import END_HOLDER, control_session, holder_of, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.jobs import Jobs
@@ -32,7 +26,9 @@ from cerebro_db.postgres.sessions import (
     SessionLost,
     SessionPool,
 )
+from cerebro_db.relay.keepers import DRIVER_SECONDS
 from cerebro_db.runs import results
+from cerebro_db.runs.job_drivers import end_drivers
 
 # Of these a whole run can be stopped.
 _NOT_DRIVEN = (QUEUED, "interrupted")
@@ -134,27 +130,50 @@ def _ask(pool: SessionPool, run_id: int | None, action: str, mst_key: int | None
         run = catalog.run(run_id)
         if mst_key is None and run.status in _NOT_DRIVEN:
             return _stop_interrupted(control, catalog, run, action)
-        _check_going_on(run, GOING_ON if mst_key is not None else (*GOING_ON, *_NOT_DRIVEN))
+        _check_going_on(run, DRIVEN if mst_key is not None else (*DRIVEN, *_NOT_DRIVEN))
         if mst_key is not None:
             _check_configuration(catalog, run.run_id, mst_key)
-        request_id = catalog.add_request(run.run_id, action, mst_key)
-        return _answer(catalog, run.run_id, request_id, mst_key)
+        catalog.add_request(run.run_id, action, mst_key)
+        if mst_key is None:
+            return _stopped(catalog, run.run_id, action)
+        return _answered(catalog, run.run_id, mst_key)
 
 
-def _answer(catalog: Catalog, run_id: int, request_id: int, mst_key: int | None) -> str:
-    """Wait until the driver has answered a request; returns the status."""
+def _stopped(catalog: Catalog, run_id: int, action: str) -> str:
+    """Status of a run once its driver has stopped it; the driver of a job that does not look up is ended by force."""
+    jobs, began, is_forced = Jobs(catalog.session), time.monotonic(), False
+    while (waited := time.monotonic() - began) < _ANSWER_SECONDS:
+        run = catalog.run(run_id)
+        if run.status == "interrupted" and is_forced:
+            with suppress(ObjectInUse):  # the queue has it taken up again, by who hears the request
+                return _stop_interrupted(catalog.session, catalog, run, action)
+        elif run.status not in DRIVEN:
+            return run.status
+        elif waited >= DRIVER_SECONDS:
+            is_forced = True
+            end_drivers(jobs, jobs.of_run(run_id))
+        catalog.session.tick()
+        time.sleep(POLL_SECONDS)
+    raise _unanswered(run_id)
+
+
+def _answered(catalog: Catalog, run_id: int, mst_key: int) -> str:
+    """Status of a configuration, or of its run, once its driver has stopped it."""
     end = time.monotonic() + _ANSWER_SECONDS
     while time.monotonic() < end:
         status = catalog.run(run_id).status
-        if mst_key is not None and status in GOING_ON:
-            status = _status_of(catalog, run_id, mst_key)
-            if status in ("cancelled", "failed", "finished"):
-                return status
-        elif status not in GOING_ON:
+        if status not in DRIVEN:
+            return status
+        status = _status_of(catalog, run_id, mst_key)
+        if status in ("cancelled", "failed", "finished"):
             return status
         catalog.session.tick()
         time.sleep(POLL_SECONDS)
-    raise WrongRunStatus(
+    raise _unanswered(run_id)
+
+
+def _unanswered(run_id: int) -> WrongRunStatus:
+    return WrongRunStatus(
         f"run {run_id}: its driver has not answered for {_ANSWER_SECONDS:g} seconds; what was "
         "asked for stays asked",
         hint="a driver that starts, or that writes the output tables, answers later or has ended then",
@@ -172,7 +191,7 @@ def _stop_interrupted(session: Session, catalog: Catalog, run: StoredRun, action
                 hint=END_HOLDER,
             )
         role = session.run("SELECT current_user::text")[0][0]
-        before = (*GOING_ON, QUEUED, "interrupted")
+        before = (*GOING_ON, "interrupted")
         catalog.run_stopped(run.run_id, status, f"{status} by {role}", before)
         jobs = Jobs(session)
         for job_id in jobs.of_run(run.run_id):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from cerebro_db.core import events
-from cerebro_db.core.decisions import Asked
+from cerebro_db.core.decisions import PROMOTE, STOP, Cancel, Request
 from cerebro_db.core.ports import Clock, Executor, RunCatalog, StateStorage
 from cerebro_db.core.spec import Configuration, Hop
 from cerebro_db.core.state import RunState, subjects
@@ -18,9 +18,9 @@ from cerebro_db.core.tasks import (
     Combine,
     Failure,
     HopResult,
-    Join,
     Measures,
     Outcome,
+    Participate,
     Ready,
     Scan,
     Score,
@@ -30,7 +30,7 @@ from cerebro_db.core.tasks import (
     Task,
     Train,
     Trained,
-    Trial,
+    TryScoring,
     WorkerView,
     WriteEvents,
 )
@@ -49,7 +49,7 @@ from cerebro_db.errors import (
 )
 from cerebro_db.runs.catalog import diverged, measured
 from cerebro_db.runs.decisions import REFUSALS, Decisions
-from cerebro_db.runs.report import Report
+from cerebro_db.runs.notices import RunNotices
 from cerebro_db.runs.requests import Requests
 from cerebro_db.runs.tensorboard import EventFiles
 
@@ -81,10 +81,10 @@ class Loop:
         catalog: RunCatalog,
         decisions: Decisions,
         requests: Requests,
-        report: Report,
+        report: RunNotices,
         files: EventFiles,
         clock: Clock,
-        first: Sequence[Asked] = (),
+        first: Sequence[Request] = (),
     ) -> None:
         self._first = first
         self._state, self._executor = state, executor
@@ -149,7 +149,7 @@ class Loop:
         if worker.only_hops:
             return self._state.spec.strategy.next(self._state, worker, self._clock())
         if self._untried:
-            return Trial(tuple(self._untried))
+            return TryScoring(tuple(self._untried))
         if self._state.combining:
             return self._state.combining[0]
         text = self._files.next()
@@ -172,9 +172,9 @@ class Loop:
     def _submit(self, worker: int, task: Task) -> None:
         self._executor.submit(self._state, worker, task)
         self._state.apply(events.Submitted(worker, task))
-        if isinstance(task, Trial):
+        if isinstance(task, TryScoring):
             self._untried = []
-        elif isinstance(task, Train | Step | Join):
+        elif isinstance(task, Train | Step | Participate):
             self._plan()
 
     def _plan(self) -> None:
@@ -198,20 +198,17 @@ class Loop:
     def _decided(self, decided: Iterable[events.Decided]) -> None:
         """Do what follows from decisions that were stored, and applied."""
         for one in decided:
-            match one:
-                case events.Added(configurations):
-                    self._untried += self._to_try(configurations)
-                case events.Cloned(configuration):
-                    self._untried += self._to_try([configuration])
-                case events.Stopped(mst_key, epoch, reason):
-                    self._stop(mst_key, epoch, reason)
-                case events.Promoted(mst_key):
-                    self._take_up(mst_key)
+            self._untried += self._to_try(one.configurations)
+            decision = one.decision
+            if decision.action == STOP:
+                self._stop(decision.only.mst_key, decision.only.epochs, decision.reason)
+            elif decision.action == PROMOTE:
+                self._take_up(decision.only.mst_key)
         self._plan()
         self._discard()
 
     def _to_try(self, configurations: Iterable[Configuration]) -> Iterator[int]:
-        """Of configurations that join the run, those whose like was not scored yet."""
+        """The configurations of which no like was scored yet."""
         for one in configurations:
             params = one.compile_params
             like = one.architecture.id, one.outputs, params.dtype_policy, params.optimizer.name
@@ -236,10 +233,10 @@ class Loop:
             self._state.apply(events.Planned(tuple(hops)))
             self._judge([mst_key])
 
-    def _follow(self, request: Asked) -> None:
-        """Do what someone asks for, or tell why not."""
+    def _follow(self, request: Request) -> None:
+        """Follow a request, or answer why not."""
         try:
-            if request.action == "cancel":
+            if isinstance(request.wanted, Cancel):
                 self._cancel(request.mst_key, request.who)
                 self._requests.done(request.request_id)
                 return
@@ -255,7 +252,7 @@ class Loop:
     # -- taking results ------------------------------------------------------------------------
     def _take(self, outcome: Outcome) -> None:
         self._state.apply(events.Returned(outcome.worker))
-        if isinstance(outcome.task, Join):
+        if isinstance(outcome.task, Participate):
             self._joined(outcome, outcome.task.hops)
             return
         match outcome.result:
@@ -302,7 +299,7 @@ class Loop:
             ):  # else whoever is the cause ends by itself
                 for worker in self._workers_of(hops[0].mst_key):
                     self._executor.cancel(worker)
-        under_way = [task for task in self._state.tasks.values() if isinstance(task, Join)]
+        under_way = [task for task in self._state.tasks.values() if isinstance(task, Participate)]
         if any(task.hops == hops for task in under_way):
             return
         failures = [one.result for one in shares if isinstance(one.result, Failure)]
@@ -321,7 +318,7 @@ class Loop:
 
     def _round_failed(self, hops: tuple[Hop, ...], failure: Failure) -> None:
         """A round whose hops were to be made together has left nothing."""
-        task = Join(hops, 0, leads=True)
+        task = Participate(hops, 0, is_root=True)
         track = self._state.tracks[hops[0].mst_key]
         is_lost = failure.sqlstate in _LOSSES
         if track.is_alive and is_lost and not self._state.losses[hops[0]]:
@@ -358,7 +355,7 @@ class Loop:
                         self._unscored(mst_key, error)
 
     def _answered(self, task: Task | None, result: Any) -> None:
-        if isinstance(task, Trial):
+        if isinstance(task, TryScoring):
             for mst_key, error in result.items():
                 self._end(int(mst_key), "failed", error)
         elif isinstance(task, Combine):
@@ -389,7 +386,7 @@ class Loop:
             self._scored(group.epoch, self._counting(group))
 
     def _counting(self, group: ScoringGroup) -> tuple[int, ...]:
-        """Of a group those that were not stopped at an earlier epoch meanwhile."""
+        """The configurations of a group that were not stopped at an earlier epoch."""
         tracks, epoch = self._state.tracks, group.epoch
         return tuple(key for key in group.mst_keys if not tracks[key].is_given_up(epoch))
 
@@ -414,7 +411,7 @@ class Loop:
 
     # -- failures --------------------------------------------------------------------------------
     def _failed(self, task: Task | None, failure: Failure) -> None:
-        """One configuration fails by itself; anything else ends the run."""
+        """Handle a failed task: a configuration fails by itself, anything else ends the run."""
         assert failure.error is not None
         if isinstance(task, WriteEvents):  # what is missing is written when the run is resumed
             self._report.notify(f"TensorBoard: {failure.message}")
@@ -454,8 +451,8 @@ class Loop:
             self._hop_failed(task.hops[0], failure)
 
     def _is_made_again(self, task: Task | None) -> bool:
-        """True if a task is done again whose trainer has ended: a hop once, anything else a few times."""
-        if isinstance(task, Trial):
+        """True if a task is redone whose trainer has ended: a hop once, anything else a few times."""
+        if isinstance(task, TryScoring):
             self._untried += task.mst_keys
         if isinstance(task, Train | Step):
             return len(task.hops) > 1 or not self._state.losses[task.hops[0]]
@@ -469,7 +466,7 @@ class Loop:
         self._report.epochs()
 
     def _cancel(self, mst_key: int, who: str) -> None:
-        """Someone cancelled one configuration."""
+        """Cancel one configuration."""
         if mst_key not in self._state.tracks:
             raise InvalidArgument(f"mst_key: got {mst_key}; allowed: a configuration of the run")
         self._end(mst_key, "cancelled", f"cancelled by {who}")
@@ -484,7 +481,8 @@ class Loop:
         return [
             worker
             for worker, task in self._state.tasks.items()
-            if isinstance(task, Train | Join) and {hop.mst_key for hop in task.hops} == {mst_key}
+            if isinstance(task, Train | Participate)
+            and {hop.mst_key for hop in task.hops} == {mst_key}
         ]
 
     def _end(self, mst_key: int, status: str, error: str) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import time
 
-from cerebro_db.core.decisions import NOBODY, Asked
+from cerebro_db.core.decisions import EXTEND, NOBODY, Answer, Ending, Request, read_request
 from cerebro_db.errors import CerebroError, InvalidArgument
 from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.runs.asked import asked_of
+from cerebro_db.wire import encode
 
 # Seconds until the next look: longer where looks take longer, as on segments, each of which has a
 # process that looks. They take this part of the time at most, unless it were too late to answer.
 _SOONEST, _LATEST = 0.25, 1.0
 _SHARE = 0.005
 _OF_THE_RUN = {"cancel": "cancelled", "pause": "paused"}
-_BEFORE = "extend"
 _OVER = "max_seconds are over"
 
 
@@ -57,9 +55,9 @@ class Requests:
         self.search_ends: float | None = None
         self._next_look = 0.0
 
-    def first(self) -> list[Asked]:
+    def first(self) -> list[Request]:
         """Requests from before this driver began: a search that has ended shall go on."""
-        rows = [row for row in self._catalog.requests(self._run_id) if row[1] == _BEFORE]
+        rows = [row for row in self._catalog.requests(self._run_id) if row[1] == EXTEND]
         return [one for row in rows if (one := self._read(row)) is not None]
 
     def done(self, request_id: int) -> None:
@@ -69,10 +67,10 @@ class Requests:
     def refused(self, request_id: int, error: CerebroError) -> None:
         """A request cannot be followed."""
         if request_id:
-            found = {"error": error.message, "hint": error.hint}
-            self._catalog.answer(request_id, json.dumps(found))
+            found = Answer(error=error.message, hint=error.hint)
+            self._catalog.answer(request_id, encode(found))
 
-    def look(self) -> list[Asked]:
+    def look(self) -> list[Request]:
         """Requests about configurations or the search, and those of the clock.
 
         Raises:
@@ -83,21 +81,21 @@ class Requests:
             raise Stopped("paused", f"max_seconds := {self._max_seconds:g} are over")
         if self.search_ends is not None and now >= self.search_ends:
             self.search_ends = None
-            return [Asked(0, "finish", NOBODY, "max_seconds", {"reason": _OVER})]
+            return [Request(0, NOBODY, "max_seconds", Ending(_OVER))]
         if now < self._next_look:
             return []
         self._next_look = now + _SOONEST
-        found = self._asked()
+        found = self._read_all()
         if self._next_look:
             done = time.monotonic()
             self._next_look = done + min(max((done - now) / _SHARE, _SOONEST), _LATEST)
         return found
 
-    def _asked(self) -> list[Asked]:
-        found: list[Asked] = []
+    def _read_all(self) -> list[Request]:
+        found: list[Request] = []
         for row in self._catalog.requests(self._run_id):
             request_id, action, mst_key, who, _ = row
-            if action == _BEFORE:
+            if action == EXTEND:
                 continue  # for the driver after this one
             if mst_key is not None or action not in _OF_THE_RUN:
                 one = self._read(row)
@@ -111,10 +109,10 @@ class Requests:
                 raise Stopped(status, f"{status} by {who}")
         return found
 
-    def _read(self, row: tuple[int, str, int | None, str, str]) -> Asked | None:
+    def _read(self, row: tuple[int, str, int | None, str, str]) -> Request | None:
         """A request; None for what is none, which is refused."""
         try:
-            return asked_of(*row)
+            return read_request(*row)
         except InvalidArgument as error:
             self.refused(row[0], error)
             return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from cerebro_db.core.decisions import Candidate
+from cerebro_db.configs.grids.parameters import ConfigurationText
+from cerebro_db.core.decisions import Change
 from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.models.object_tables import object_table
 from cerebro_db.models.one_model import architectures_of
@@ -29,7 +30,7 @@ class Chosen(NamedTuple):
     """
 
     table: str | None
-    rows: list[Candidate]
+    rows: list[Change]
     architectures: Relation
     object_table: str | None
 
@@ -47,8 +48,12 @@ def chosen_by(session: Session, request: FitRequest) -> Chosen:
     if objects is not None:
         named = objects.name
         listed = [(key, model, objects.in_params(text), fit) for key, model, text, fit in listed]
-    rows = [Candidate(*row, request.epochs) for row in listed]
+    rows = [_change(row, request.epochs) for row in listed]
     return Chosen(table, rows, architectures, named)
+
+
+def _change(row: tuple[int, int, str, str], epochs: int) -> Change:
+    return Change(row[0], epochs, ConfigurationText(*row[1:]))
 
 
 def _selection_rows(session: Session, selection: Relation) -> list[tuple[int, int, str, str]]:

@@ -173,8 +173,8 @@ def set_up(
         validation = load_packed(session, request.validation_table, "validation_table")
         check_alike(packed, validation)
     selection, rows, table, objects = chosen_by(session, request)
-    known = load_architectures(session, table, {row.model_id for row in rows})
-    targets = with_counts(session, packed, targets, (row.fit_params for row in rows))
+    known = load_architectures(session, table, {row.text.model_id for row in rows})
+    targets = with_counts(session, packed, targets, (row.text.fit_params for row in rows))
     maker = Maker(
         packed, targets, validation is not None, request.seed or 0, tick=lambda: session.tick()
     )
@@ -226,11 +226,11 @@ def check_without_data(session: Session, request: FitRequest) -> None:
     request.check()
     check_output(session, request)
     chosen = chosen_by(session, request)
-    load_architectures(session, chosen.architectures, {row.model_id for row in chosen.rows})
+    load_architectures(session, chosen.architectures, {row.text.model_id for row in chosen.rows})
     for row in chosen.rows:
         try:
-            parse_compile_params(row.compile_params)
-            parse_fit_params(row.fit_params)
+            parse_compile_params(row.text.compile_params)
+            parse_fit_params(row.text.fit_params)
         except CerebroError as error:
             error.message = f"{configuration_named(row.mst_key)}: {error.message}"
             raise

@@ -15,7 +15,7 @@ from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core import events
-from cerebro_db.core.decisions import Candidate
+from cerebro_db.core.decisions import ADD, CLONE, Change, Decision
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import (
     TRAINING,
@@ -25,17 +25,15 @@ from cerebro_db.core.spec import (
     RunSpec,
 )
 from cerebro_db.core.state import RunState
+from cerebro_db.core.statuses import DRIVEN, QUEUED
 from cerebro_db.core.strategies import Strategy
 from cerebro_db.core.tasks import Measures
 from cerebro_db.decide import callbacks
-from cerebro_db.decide.search.recorded import Change, Recorded
 from cerebro_db.decide.strategies import parse_strategy
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongRunStatus
 from cerebro_db.models.architectures import limits_of
 from cerebro_db.models.fit_checks import target_facts, with_counts
 from cerebro_db.postgres.catalog import (
-    GOING_ON,
-    QUEUED,
     ArchitectureRow,
     Catalog,
     ConfigurationRow,
@@ -48,8 +46,7 @@ from cerebro_db.postgres.dialects.postgresql.training import StateTables
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, packed_of
 from cerebro_db.postgres.packed import fingerprint as packed_fingerprint
-from cerebro_db.postgres.records import ADD, CLONE, PROMOTE, STOP, DecisionRow, decisions_of
-from cerebro_db.postgres.rounds import copy_rounds
+from cerebro_db.postgres.records import copy_rounds, decisions_of
 from cerebro_db.postgres.session_settings import everywhere
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.states import StateStore
@@ -91,7 +88,7 @@ def register(
                 "(SELECT o.model_id, o.model_weights FROM cerebro._architectures o "
                 f"WHERE o.run_id = {setup.weights_of:d})"
             )
-        status = GOING_ON[0] if queued is None else QUEUED
+        status = DRIVEN[0] if queued is None else QUEUED
         run_id = catalog.new_run(row, rows, _architecture_rows(setup), source, status)
         if setup.weights_of and setup.spec.strategy.has_weight_server:
             copy_rounds(catalog, setup.weights_of, run_id)
@@ -216,7 +213,10 @@ def load_setup(
     limits = limits_of(session)
     models = {m.model_id: _architecture(m, limits) for m in catalog.architectures(run.run_id)}
     added = {
-        one.mst_key: one for one in decisions_of(catalog, run.run_id) if one.action in (ADD, CLONE)
+        change.mst_key: (change.epochs, number)
+        for number, one in enumerate(decisions_of(catalog, run.run_id), 1)
+        if one.action in (ADD, CLONE)
+        for change in one.changes
     }
     stored = [one for one, _, _ in catalog.configurations(run.run_id)]
     sql = dialect.training
@@ -244,7 +244,9 @@ def load_setup(
         architectures=row.model_arch_table,
         object_table=row.object_table,
         configurations=tuple(
-            _configuration(one, models[one.model_id], row, added.get(one.mst_key))
+            _configuration(
+                one, models[one.model_id], *added.get(one.mst_key, (row.num_iterations, 0))
+            )
             for one in _ticking(session, stored)
         ),
         targets=with_counts(session, packed, target_facts(packed), texts),
@@ -275,35 +277,8 @@ def probes_of(setup: RunSetup, search: SearchSpec) -> tuple[Configuration, ...]:
     """
     from cerebro_db.decide.search.space import Explorer  # which needs NumPy
 
-    texts = enumerate(Explorer(search.space).probes(), 1)
-    rows = [
-        Candidate(key, one.model_id, one.compile_params, one.fit_params, 1) for key, one in texts
-    ]
+    rows = [Change(key, 1, one) for key, one in enumerate(Explorer(search.space).probes(), 1)]
     return setup.maker.make(rows, setup.models, goal=search.goal)
-
-
-def recorded_of(setup: RunSetup, decisions: Sequence[DecisionRow]) -> tuple[Recorded, ...]:
-    """The decisions of a search as whoever goes on with it makes them again."""
-    known = {one.mst_key: one for one in setup.configurations}
-    found = []
-    for number, grouped in itertools.groupby(decisions, lambda row: row.number):
-        rows = list(grouped)
-        changes = tuple(_change(row, known) for row in rows if row.mst_key)
-        heard = tuple((key, epoch) for row in rows for key, epoch in json.loads(row.heard))
-        first = rows[0]
-        found.append(
-            Recorded(number, first.action, first.who, heard, changes, first.reason, first.details)
-        )
-    return tuple(found)
-
-
-def _change(row: DecisionRow, known: Mapping[int, Configuration]) -> Change:
-    one, texts = known[row.mst_key], None
-    if row.action in (ADD, CLONE):
-        texts = one.architecture.model_id, one.compile_text, one.fit_text
-    return Change(
-        row.mst_key, row.epochs, row.source, row.source_epoch, texts, row.details, row.reason
-    )
 
 
 def _check_has_states(run: StoredRun) -> None:
@@ -359,7 +334,7 @@ def _architecture(row: ArchitectureRow, limits: ArchitectureLimits) -> Architect
 
 
 def _configuration(
-    row: ConfigurationRow, architecture: Architecture, run: RunRow, added: DecisionRow | None
+    row: ConfigurationRow, architecture: Architecture, budget: int, cohort: int
 ) -> Configuration:
     """A configuration as it joined the run."""
     return Configuration(
@@ -374,14 +349,14 @@ def _configuration(
         jit=row.jit,
         steps_per_call=row.steps_per_call,
         goal=row.goal,
-        budget=added.epochs if added else run.num_iterations,
-        cohort=added.number if added else 0,
+        budget=budget,
+        cohort=cohort,
         is_warm=row.is_warm,
     )
 
 
 def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
-    """The same with another number of workers, which no result depends on."""
+    """The setup with another number of workers, on which no result depends."""
     if num_workers is None:
         return setup
     strategy, packed = setup.spec.strategy, setup.packed
@@ -396,7 +371,7 @@ def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
 
 
 def with_output(setup: RunSetup, output: QualifiedName | None) -> RunSetup:
-    """The same with other names for its output tables.
+    """The setup with other names of its output tables.
 
     Raises:
         InvalidArgument: the run replaces the tables from which it went on.
@@ -477,35 +452,22 @@ def _check_groups(spec: RunSpec, hops: Iterable[Hop]) -> None:
 
 
 def _numbered(spec: RunSpec) -> int:
-    """Number of workers that rows of hops tell: in steps, the processes of the partitions."""
+    """Number of workers in the rows of hops: for tasks of a step, the processes of the partitions."""
     return spec.hops_an_epoch if spec.strategy.drives_segments else spec.workers.count
 
 
-def state_of_decisions(setup: RunSetup, decisions: Sequence[DecisionRow]) -> RunState:
+def state_of_decisions(setup: RunSetup, decisions: Iterable[Decision]) -> RunState:
     """A run as its decisions have made it."""
     known = {one.mst_key: one for one in setup.configurations}
     state = RunState(setup.spec, [one for one in known.values() if not one.cohort])
-    for _, rows in itertools.groupby(decisions, lambda row: row.number):
-        found = list(rows)
-        first = found[0]
-        if first.action == ADD:
-            state.apply(events.Added(tuple(known[row.mst_key] for row in found)))
-        elif first.action == CLONE:
-            assert first.source is not None
-            assert first.source_epoch is not None
-            one = known[first.mst_key]
-            state.apply(events.Cloned(one, first.source, first.source_epoch))
-        elif first.action == STOP:
-            state.apply(events.Stopped(first.mst_key, first.epochs, first.reason))
-        elif first.action == PROMOTE:
-            state.apply(events.Promoted(first.mst_key, first.epochs))
-        else:
-            state.apply(events.Noted())
+    for one in decisions:
+        joined = one.changes if one.action in (ADD, CLONE) else ()
+        state.apply(events.Decided(one, tuple(known[change.mst_key] for change in joined)))
     return state
 
 
 def _diverged(state: RunState, rows: Iterable[Measures]) -> list[events.Failed]:
-    """Configurations with results that are no number, which nobody has written down yet."""
+    """Failures of configurations whose results are no number, and which are not recorded yet."""
     found = []
     for row in rows:
         if not math.isfinite(row.loss) and not state.tracks[row.mst_key].ended:
@@ -516,7 +478,7 @@ def _diverged(state: RunState, rows: Iterable[Measures]) -> list[events.Failed]:
 
 
 def _done(state: RunState, store: StateStore) -> dict[int, int]:
-    """Hops that each configuration has done: as many as its newest state tells."""
+    """Number of hops of each configuration: as many as its newest state tells."""
     done = dict.fromkeys(state.tracks, 0)
     for mst_key, version in store.kept():
         done[mst_key] = max(done[mst_key], version)
@@ -539,7 +501,7 @@ def _partly_measured(state: RunState, rows: Iterable[Measures]) -> set[tuple[int
 def _ahead(
     rows: Iterable[Measures], going: Mapping[int, int], hops_an_epoch: int
 ) -> set[tuple[int, int]]:
-    """Results of epochs that are made again, as their states are lost: mst_key and epoch."""
+    """Results of epochs whose states are lost, as mst_key and epoch."""
     return {
         (row.mst_key, row.epoch)
         for row in rows

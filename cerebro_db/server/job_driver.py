@@ -9,8 +9,9 @@ import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
+from cerebro_db.core.statuses import GOING_ON
 from cerebro_db.errors import (
     CerebroError,
     RunCancelled,
@@ -18,7 +19,7 @@ from cerebro_db.errors import (
     Unexpected,
 )
 from cerebro_db.postgres import drift
-from cerebro_db.postgres.catalog import GOING_ON, QUEUED, Catalog
+from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import control_session, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.jobs import ENDS, Job, Jobs
@@ -26,7 +27,7 @@ from cerebro_db.postgres.relations import CallerPath, SearchPath
 from cerebro_db.postgres.session_settings import SessionSettings, work_for
 from cerebro_db.postgres.sessions import Session, SessionPool, is_alive
 from cerebro_db.postgres.times import STYLES, Styles
-from cerebro_db.runs import lifecycle
+from cerebro_db.runs import job_drivers, lifecycle
 from cerebro_db.runs.driver import drive_on
 from cerebro_db.runs.guards import status_after
 from cerebro_db.runs.promotion import promote_if_better
@@ -34,8 +35,12 @@ from cerebro_db.server.job_calls import RESUME, RUN, Function, function_of, limi
 
 FORGET = "keep_runs"  # the call of a job that removes what is older than is kept
 _LOOK_SECONDS = 0.5
-# Until a session that holds the job is had again; a server that crashed takes some.
+# Until a session that holds the job is had again: a server that recovers from a crash takes some. One that was stopped
+# may be restarted; a driver does not wait for it beyond that, as whoever starts the server has jobs go on.
 _FIRST_PAUSE, _LONGEST_PAUSE, _PATIENCE = 0.5, 5.0, 180.0
+_RESTART_SECONDS = 2.0
+# What is told of one that was stopped: by itself, and by the system where nobody listens.
+_STOPPED = ("is shutting down", "Connection refused", "No such file or directory")
 # While workers, or connections, are all in use.
 _CROWDED_PAUSE, _CROWDED_SECONDS = 2.0, 3600.0
 
@@ -105,6 +110,7 @@ class JobDriver:
         self._dialect, self._job_id = dialect, job_id
         self._pool = SessionPool(dsn, dialect.session_settings(), self._tick)
         self._session: Session | None = None  # that holds the job
+        self._file: TextIO | None = None  # by which it can be ended
         self._job: Job | None = None
         self._next_look, self._looks, self._is_cancelled = 0.0, False, False
 
@@ -140,6 +146,7 @@ class JobDriver:
             return False
         if jobs.course(job.job_id).stands in ENDS or not jobs.may_start(job.job_id):
             return False
+        self._file = job_drivers.hold(job.job_id, job.lock_key)
         jobs.log(job.job_id, "started")
         self._job = job
         return True
@@ -269,7 +276,7 @@ class JobDriver:
         """Go on with a run, unless somebody has stopped it; status and error afterwards."""
         status, error = self._run_stands(run_id)
         until = time.monotonic() + _CROWDED_SECONDS
-        while status in (*GOING_ON, QUEUED, "interrupted"):
+        while status in (*GOING_ON, "interrupted"):
             try:
                 drive_on(self._pool, self._dialect, run_id, limits_of(name, given), host.notice)
             except RunInterrupted as crowded:  # all workers of the role are in use, for example
@@ -326,9 +333,10 @@ class JobDriver:
 
     def _has_again(self) -> bool:
         """Take the job again after its session was lost; whether it is this driver's."""
-        until, pause = time.monotonic() + _PATIENCE, _FIRST_PAUSE
+        self._let_go()
+        began, pause = time.monotonic(), _FIRST_PAUSE
         self._pool.close()
-        while time.monotonic() < until:
+        while time.monotonic() - began < _PATIENCE:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
             try:
@@ -336,8 +344,17 @@ class JobDriver:
             except CerebroError as error:
                 if "does not exist" in error.message:  # the database, or the role
                     return False
+                if any(text in error.message for text in _STOPPED):
+                    if time.monotonic() - began > _RESTART_SECONDS:
+                        return False
+                    pause = _FIRST_PAUSE
                 # Else the server is not there yet.
         return False
+
+    def _let_go(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def _sleep(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -353,7 +370,7 @@ class JobDriver:
             jobs = self._jobs
             run_id = jobs.course(self._job_id).last_run
             if run_id is not None and status in ("failed", "cancelled"):
-                before = (*GOING_ON, QUEUED, "interrupted")  # where it did not come to be driven
+                before = (*GOING_ON, "interrupted")  # where it did not come to be driven
                 Catalog(self._session).run_stopped(run_id, status, error or status, before)
             jobs.log(self._job_id, status, run_id, error)
             self._session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (self._job.lock_key,))
@@ -364,6 +381,7 @@ class JobDriver:
             # Its owner may not write any more: whoever starts jobs finds that out, and writes it down.
 
     def _close(self) -> None:
+        self._let_go()
         if self._session is not None:
             self._session.close()
         self._pool.close()

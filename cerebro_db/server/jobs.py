@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 
 from cerebro_db.configs.messages import check_choice, check_range, check_text, shown
+from cerebro_db.core.statuses import DRIVEN, GOING_ON
 from cerebro_db.errors import (
     CerebroError,
     InvalidArgument,
@@ -20,12 +21,14 @@ from cerebro_db.errors import (
     NotSupported,
     WrongRunStatus,
 )
-from cerebro_db.postgres.catalog import GOING_ON, QUEUED, Catalog
+from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import control_session, transaction
 from cerebro_db.postgres.jobs import ENDS, OPEN, Calls, Jobs, Schedule, Schedules
 from cerebro_db.postgres.names import literal
 from cerebro_db.postgres.sessions import POLL_SECONDS, Session, StatementFailed
+from cerebro_db.relay.keepers import DRIVER_SECONDS
 from cerebro_db.runs.driver import queue_again
+from cerebro_db.runs.job_drivers import end_drivers
 from cerebro_db.runs.promotion import promote_if_better, promotion_of
 from cerebro_db.runs.request import Limits
 from cerebro_db.server.caller import refuse_read_only
@@ -206,7 +209,7 @@ def _stands(session: Session, what: str, number: int | None) -> tuple[str, bool]
         status, _ = jobs.status(number)
         return status, status not in OPEN
     run = Catalog(session).run(number)
-    return run.status, run.status not in GOING_ON and not jobs.of_run(run.run_id)
+    return run.status, run.status not in DRIVEN and not jobs.of_run(run.run_id)
 
 
 @entry_of("cerebro_cancel_job", ATTENDED)
@@ -225,18 +228,22 @@ def cancel(plpy: Any, gd: dict[str, Any], job_id: int | None) -> str:
                 hint="cerebro.jobs shows the status of your jobs",
             )
         jobs.log(job_id, "cancel")
-        _end_waiting(session, job_id)
-        end = time.monotonic() + _ANSWER_SECONDS
-        while (status := jobs.status(job_id)[0]) in OPEN:
-            if time.monotonic() >= end:
+        began = time.monotonic()
+        while True:
+            _end_waiting(session, job_id)
+            if (status := jobs.status(job_id)[0]) not in OPEN:
+                return status
+            waited = time.monotonic() - began
+            if waited >= _ANSWER_SECONDS:
                 raise WrongRunStatus(
                     f"job {job_id}: its driver has not answered for {_ANSWER_SECONDS:g} seconds; what "
                     "was asked for stays asked",
                     hint="cerebro.jobs shows its status",
                 )
+            if waited >= DRIVER_SECONDS:
+                end_drivers(jobs, [job_id])
             session.tick()
             time.sleep(POLL_SECONDS)
-        return status
 
 
 def _end_waiting(session: Session, job_id: int) -> None:
@@ -251,7 +258,7 @@ def _end_waiting(session: Session, job_id: int) -> None:
         who = session.run("SELECT current_user::text")[0][0]
         jobs.log(job_id, "cancelled", course.last_run, f"cancelled by {who}")
         if course.last_run is not None:
-            before = (*GOING_ON, QUEUED, "interrupted")
+            before = (*GOING_ON, "interrupted")
             Catalog(session).run_stopped(
                 course.last_run, "cancelled", f"cancelled by {who}", before
             )

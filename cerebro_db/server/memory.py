@@ -13,7 +13,7 @@ from cerebro_db.server import network
 from cerebro_db.server.limits import bind
 from cerebro_db.training.environment import configured
 from cerebro_db.training.functions import Function, know
-from cerebro_db.training.peers.doors import Door, Tick
+from cerebro_db.training.peers.listeners import Listener, Tick
 
 if TYPE_CHECKING:
     from cerebro_db.training.hop import Programs
@@ -38,7 +38,7 @@ class WorkerMemory:
         tells_rounds: whether both are a part of its result, as a statement of this run writes states only.
         error: JSON of why the last hop failed, where the others of its statement shall go on.
         keeps_errors: whether that is so in this run.
-        door: where trainers of other hosts come in, while there are any.
+        listener: where trainers of other hosts come in, while there are any.
         chunk_bytes: most bytes of a state that one row may have.
         idle_seconds: for which the process is kept without a caller.
     """
@@ -56,7 +56,7 @@ class WorkerMemory:
     tells_rounds: bool = False
     error: str | None = None
     keeps_errors: bool = False
-    door: Door | None = None
+    listener: Listener | None = None
     chunk_bytes: int = 2**28
     idle_seconds: float = DEFAULT_SECONDS
 
@@ -98,9 +98,9 @@ class WorkerMemory:
         """Drop what only this run needs."""
         self.under_way, self.saved, self.error = None, b"", None
         self.cache.clear()
-        if self.door is not None:
-            self.door.close()
-            self.door = None
+        if self.listener is not None:
+            self.listener.close()
+            self.listener = None
 
 
 def remember(
@@ -166,17 +166,17 @@ def peers_allowed(gd: dict[str, Any]) -> Settings:
     return told
 
 
-def open_door(gd: dict[str, Any], memory: WorkerMemory, tick: Tick) -> Door:
+def open_listener(gd: dict[str, Any], memory: WorkerMemory, tick: Tick) -> Listener:
     """Where trainers of other hosts come in.
 
     Raises:
         PeersApart: the catalog allows none, or there is none on this host.
     """
-    if memory.door is None:
+    if memory.listener is None:
         told = peers_allowed(gd)
         network.require(only_tcp=True)
-        memory.door = Door(told.peer_network, told.peer_ports, tick)
-    return memory.door
+        memory.listener = Listener(told.peer_network, told.peer_ports, tick)
+    return memory.listener
 
 
 def recall(gd: dict[str, Any]) -> WorkerMemory:

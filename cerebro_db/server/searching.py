@@ -16,11 +16,13 @@ from cerebro_db.models.best import (
 from cerebro_db.models.studies import ImportanceRequest, importance_of
 from cerebro_db.postgres.control import control_session
 from cerebro_db.relay.machine import cores
-from cerebro_db.runs.searches import again as search_again
 from cerebro_db.runs.searches import requests as search_requests
 from cerebro_db.runs.searches import search as runs
 from cerebro_db.runs.searches.arguments import SearchArguments
-from cerebro_db.runs.searches.steering import changed_trial, narrowed_space
+from cerebro_db.runs.searches.extending import extend as extend_search
+from cerebro_db.runs.searches.replay import ReplayRequest
+from cerebro_db.runs.searches.replay import replay as replay_run
+from cerebro_db.runs.searches.requests import changed_trial, narrowed_space
 from cerebro_db.server.caller import caller_session, refuse_read_only
 from cerebro_db.server.declarations import CHANGES, READS, Scheduled
 from cerebro_db.server.entry import entry_of
@@ -178,7 +180,7 @@ def extend(
     def registered(run_id: int) -> None:
         plpy.go_on_by("fitting.go_on", run_id, None, None, False)
 
-    return search_again.extend(
+    return extend_search(
         host.pool,
         host.dialect,
         run_id,
@@ -203,14 +205,14 @@ def replay(
 ) -> int:
     """Make a search again by its decisions."""
     host = Host.apart(plpy, gd)
-    request = search_again.ReplayRequest(
+    request = ReplayRequest(
         run_id, model_output_table, name, description, num_workers, host.search_path, cores()
     )
 
     def registered(run_id: int) -> None:
         plpy.go_on_by("fitting.go_on", run_id, None, None, False)
 
-    return search_again.replay(host.pool, host.dialect, request, host.notice, registered=registered)
+    return replay_run(host.pool, host.dialect, request, host.notice, registered=registered)
 
 
 def _asking(plpy: Any, gd: dict[str, Any]) -> Host:

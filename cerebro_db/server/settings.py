@@ -24,7 +24,7 @@ from cerebro_db.server.host import Host
 from cerebro_db.server.limits import bind
 from cerebro_db.training.devices import described
 from cerebro_db.training.environment import versions
-from cerebro_db.training.peers.doors import address_in
+from cerebro_db.training.peers.listeners import address_in
 
 
 def settings_of(plpy: Any) -> Settings:

@@ -24,7 +24,7 @@ from cerebro_db.server.joined import take_joined
 from cerebro_db.server.memory import (
     WorkerMemory,
     network_known,
-    open_door,
+    open_listener,
     peers_allowed,
     recall,
     remember,
@@ -116,12 +116,12 @@ def prepared(plpy: Any, gd: dict[str, Any], text: str, tick: Tick) -> WorkerMemo
     has_peers = given.flag("peers", False)
     is_prepared = gd.get(_PREPARED) == text
     # A task can be anybody's: the catalog is asked before this process gets the filter of those with peers.
-    if has_peers and not (is_prepared and recall(gd).door is not None):
+    if has_peers and not (is_prepared and recall(gd).listener is not None):
         peers_allowed(gd)
     memory = recall(gd) if is_prepared else _made_ready(plpy, gd, given, has_peers)
     gd[_PREPARED] = text
     if has_peers:
-        open_door(gd, memory, tick)
+        open_listener(gd, memory, tick)
     return memory
 
 
@@ -157,8 +157,8 @@ def prepare_process(plpy: Any, gd: dict[str, Any], task: str | None) -> str:
         JSON of what belongs in the manifest of the run, and where trainers of other hosts come in.
     """
     memory = compute(plpy, lambda tick: prepared(plpy, gd, task or "", tick))
-    door = {} if memory.door is None else {"address": memory.door.address._asdict()}
-    return json.dumps(configured() | door)
+    listener = {} if memory.listener is None else {"address": memory.listener.address._asdict()}
+    return json.dumps(configured() | listener)
 
 
 @entry
@@ -170,14 +170,14 @@ def try_peers(tick: Tick, gd: dict[str, Any], task: str | None) -> str:
         JSON of places that cannot be reached, with why.
     """
     from cerebro_db.training.peers.network_peers import unreached
-    from cerebro_db.training.tasks import meeting_of
+    from cerebro_db.training.tasks import process_group_of
 
-    door = recall(gd).door
-    if door is None:
+    listener = recall(gd).listener
+    if listener is None:
         raise InvalidArgument(
             "task: got peers to look for in a trainer that has none; allowed: in one that was prepared to have them"
         )
-    return json.dumps(unreached(meeting_of(task or "", door), tick))
+    return json.dumps(unreached(process_group_of(task or "", listener), tick))
 
 
 @entry
@@ -247,15 +247,15 @@ def _opened(tick: Tick, memory: WorkerMemory, token: int | None) -> Any:
     """The hop under way, made from its task and state when both are there."""
     from cerebro_db.training.hop import Hop
     from cerebro_db.training.peers.group import GroupHop
-    from cerebro_db.training.peers.served import ServedHop
+    from cerebro_db.training.peers.server_hop import ParameterServerHop
     from cerebro_db.training.tasks import hop_of
 
     work = memory.current(token)
     if isinstance(work, _Opening):
-        task = hop_of(work.task, memory.run_id, memory.architectures, memory.door)
+        task = hop_of(work.task, memory.run_id, memory.architectures, memory.listener)
         kind = Hop
-        if task.part is not None and task.part.meeting is not None:
-            kind = GroupHop if task.part.served is None else ServedHop
+        if task.part is not None and task.part.process_group is not None:
+            kind = GroupHop if task.part.served is None else ParameterServerHop
         work = kind(
             task,
             work.state(),

@@ -20,8 +20,8 @@ from cerebro_db.training.buffers import Shapes
 from cerebro_db.training.environment import peak_mb, reset_peak
 from cerebro_db.training.functions import function_of, places_of
 from cerebro_db.training.partitions import Buffers, CacheKey, Partition, PartitionCache, RowOrder
-from cerebro_db.training.peers.parameter_server import Served
-from cerebro_db.training.peers.peers import Meeting
+from cerebro_db.training.peers.parameter_server import ServedRound
+from cerebro_db.training.peers.peers import ProcessGroup
 from cerebro_db.training.program import LEARNING_RATE, Program, Recipe
 from cerebro_db.training.scores.id_fault import IdsBeyond
 from cerebro_db.training.scores.targets import TargetFacts
@@ -66,24 +66,24 @@ class RoundPart:
     """Part of a hop in a round.
 
     Attributes:
-        place: of the hop among those of the round, from 0.
+        rank: of the hop among those of the round, from 0.
         rows: as above.
         resets: whether the optimizer begins anew.
-        meeting: of those that make the hops of the round together; None where each is made alone.
+        process_group: of those that make the hops of the round together; None where each is made alone.
         steps: of a pass, of whoever has the most.
         is_pipelined: whether a step goes on while the gradients of the one before are exchanged.
         batch_size: rows of a batch; None for those of the configuration.
         served: where one of them holds the weights.
     """
 
-    place: int
+    rank: int
     rows: tuple[int, int]
     resets: bool = False
-    meeting: Meeting | None = None
+    process_group: ProcessGroup | None = None
     steps: int = 0
     is_pipelined: bool = False
     batch_size: int | None = None
-    served: Served | None = None
+    served: ServedRound | None = None
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class Hop:
         if task.part is not None:
             if task.part.resets:
                 state = self._program.with_new_optimizer(state, task.recipe)
-            state = of_replica(state, task.part.place)
+            state = of_replica(state, task.part.rank)
         self._program.load(state)
         self._partition = cache.get(task.cache_key)
         self._cached = self._partition is not None

@@ -26,9 +26,9 @@ from cerebro_db.training.buffers import MAX_INPUTS, Shapes
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.hop import HopTask, RoundPart
 from cerebro_db.training.partitions import Buffers, CacheKey, RowOrder
-from cerebro_db.training.peers.doors import Address, Door
-from cerebro_db.training.peers.parameter_server import Served
-from cerebro_db.training.peers.peers import Meeting
+from cerebro_db.training.peers.listeners import Address, Listener
+from cerebro_db.training.peers.parameter_server import ServedRound
+from cerebro_db.training.peers.peers import ProcessGroup
 from cerebro_db.training.program import Recipe
 from cerebro_db.training.scores.targets import TargetFacts
 
@@ -128,7 +128,9 @@ def recipe_of(given: Fields | Mapping[str, Any], known: Architectures) -> Recipe
     )
 
 
-def hop_of(text: str, run_id: int, known: Architectures, door: Door | None = None) -> HopTask:
+def hop_of(
+    text: str, run_id: int, known: Architectures, listener: Listener | None = None
+) -> HopTask:
     """The task of a hop, for a worker that got ready for ``run_id``, and where its peers come in."""
     task = Fields.parse(text)
     cache_key = _cache_key(task, run_id)
@@ -151,11 +153,11 @@ def hop_of(text: str, run_id: int, known: Architectures, door: Door | None = Non
         inputs=inputs_of(task),
         begins_epoch=task.flag("begins_epoch", False),
         learning_rate=_rate(task),
-        part=_part(task, door),
+        part=_part(task, listener),
     )
 
 
-def _part(task: Fields, door: Door | None) -> RoundPart | None:
+def _part(task: Fields, listener: Listener | None) -> RoundPart | None:
     """The part of a hop in a round of several; None where it is none."""
     if not task.has("part"):
         return None
@@ -164,18 +166,18 @@ def _part(task: Fields, door: Door | None) -> RoundPart | None:
     most = buffers_of(task.raw("buffers")).total
     if len(rows) != 2 or not rows[0] <= rows[1] <= most:
         raise InvalidArgument(f"part: got the rows {list(rows)}; allowed: two, from 0 to {most}")
-    place = part.integer("place", 0, MAX_PLACE)
-    found = RoundPart(place, (rows[0], rows[1]), part.flag("resets"))
+    rank = part.integer("rank", 0, MAX_PLACE)
+    found = RoundPart(rank, (rows[0], rows[1]), part.flag("resets"))
     if not part.has("group"):
         return found
     group = part.object("group")
-    meeting = _meeting(group, place, door)
-    size = meeting.size
+    process_group = _process_group(group, rank, listener)
+    size = process_group.size
     steps, is_pipelined = group.integer("steps", 0), group.flag("is_pipelined")
     served = _served(group.object("served"), size) if group.has("served") else None
     return replace(
         found,
-        meeting=meeting,
+        process_group=process_group,
         steps=steps,
         is_pipelined=is_pipelined,
         batch_size=group.integer("batch_size", 1, 2**31 - 1),
@@ -183,9 +185,9 @@ def _part(task: Fields, door: Door | None) -> RoundPart | None:
     )
 
 
-def _meeting(group: Fields, place: int, door: Door | None) -> Meeting:
+def _process_group(group: Fields, rank: int, listener: Listener | None) -> ProcessGroup:
     """Where the trainers of a group meet."""
-    size = group.integer("size", place + 1, MAX_PLACE)
+    size = group.integer("size", rank + 1, MAX_PLACE)
     listed = group.objects("addresses") if group.has("addresses") else []
     if listed and len(listed) != size:
         raise InvalidArgument(f"group: got {len(listed)} addresses; allowed: {size}")
@@ -193,15 +195,15 @@ def _meeting(group: Fields, place: int, door: Door | None) -> Meeting:
         raise InvalidArgument(f"group: got {len(listed)} addresses; allowed: {_MOST_APART}")
     addresses = tuple(map(_address, listed))
     _check_apart(addresses)
-    return Meeting(
+    return ProcessGroup(
         group.text("name"),
         group.text("secret").encode(),
         size,
-        place,
-        group.flag("leads"),
+        rank,
+        group.flag("is_root"),
         group.integer("bits", 8, 32),
         addresses,
-        door,
+        listener,
     )
 
 
@@ -210,7 +212,7 @@ def _address(task: Fields) -> Address:
 
 
 def _check_apart(addresses: Sequence[Address]) -> None:
-    """Refuse trainers that are told to be in the same place."""
+    """Refuse trainers that are told to be in the same rank."""
     known: dict[tuple[Any, ...], Address] = {}
     for one in addresses:
         other = known.setdefault(one[1:], one)
@@ -221,22 +223,22 @@ def _check_apart(addresses: Sequence[Address]) -> None:
 _MOST_APART = 1000  # trainers, each of which opens a connection to all others
 
 
-def meeting_of(text: str, door: Door) -> Meeting:
+def process_group_of(text: str, listener: Listener) -> ProcessGroup:
     """The task of a look whether trainers of several hosts can reach each other."""
     task = Fields.parse(text)
-    found = _meeting(task, task.integer("place", 0, MAX_PLACE), door)
+    found = _process_group(task, task.integer("rank", 0, MAX_PLACE), listener)
     if not found.addresses:
         raise InvalidArgument("task: got no addresses; allowed: those of all trainers")
     return found
 
 
-def _served(task: Fields, size: int) -> Served:
+def _served(task: Fields, size: int) -> ServedRound:
     """Parameters of a round whose weights one trainer holds."""
     steps = task.integers("steps", 0, most=MAX_PLACE)
     if len(steps) != size:
         raise InvalidArgument(f"served: got the steps of {len(steps)} trainers; allowed: of {size}")
     order = task.text("order") if task.has("order") else None
-    return Served(
+    return ServedRound(
         groups=task.integer("groups", 1, size) if task.has("groups") else None,
         steps=steps,
         passes=task.integer("passes", 1),

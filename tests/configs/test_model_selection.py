@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cerebro_db.configs.grids.model_selection import ConfigurationText, combine, generate
-from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.grids.model_selection import combine, generate
+from cerebro_db.configs.grids.parameters import (
+    ConfigurationText,
+    parse_compile_params,
+    parse_fit_params,
+)
 from cerebro_db.errors import CerebroError, InvalidArgument
 
 COMPILE = """

@@ -367,7 +367,10 @@ def test_fit() -> None:
         ),
         ("callbacks=[LearningRateScheduler()]", "schedule=None; it must be a schedule"),
         ("callbacks=[LearningRateScheduler(Expo(1))]", "unknown learning-rate schedule 'Expo'"),
-        ("callbacks=[LearningRateScheduler('os.system')]", "the learning-rate schedule 'os.system'; allowed are those of keras"),
+        (
+            "callbacks=[LearningRateScheduler('os.system')]",
+            "the learning-rate schedule 'os.system'; allowed are those of keras",
+        ),
         ("callbacks=7", "it must be a list such as"),
         ("callbacks=['[TerminateOnNaN()]']", "it must be a name"),
         ("steps_per_epoch=1", "'steps_per_epoch'; it is not supported"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cerebro_db.core.search import Space
+from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.wire import decode, encode
 

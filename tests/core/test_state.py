@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from run_states import begin, configuration, do, finish, planned, run_state
+from run_states import begin, configuration, do, finish, joined, planned, run_state
 
 from cerebro_db.core import events
+from cerebro_db.core.decisions import promote, stop
 from cerebro_db.core.events import Verdict
 from cerebro_db.core.spec import Hop
 from cerebro_db.core.state import RunState
@@ -63,7 +64,7 @@ def test_who_joins_later_is_planned_apart_whatever_has_happened_by_then() -> Non
         state = open_run()
         train(state, 1, trained)
         others = orders(state, 2)
-        state.apply(events.Added(tuple(configuration(key, 1.0, 2, cohort=1) for key in (8, 9))))
+        state.apply(joined(tuple(configuration(key, 1.0, 2, cohort=1) for key in (8, 9))))
         replanned(state)
         assert orders(state, 2) == others
         found.append((orders(state, 8), orders(state, 9)))
@@ -75,7 +76,7 @@ def test_who_is_promoted_goes_on_as_if_it_had_been_meant_to_from_the_beginning()
     long, state = open_run(4), open_run(2)
     train(state, 1, 2)
     assert not state.tracks[1].waiting
-    state.apply(events.Promoted(1, 4))
+    state.apply(events.Decided(promote(1, 4)))
     assert not state.is_complete
     replanned(state)
     assert orders(state, 1) == [pair for pair in orders(long, 1) if pair[0] > 2]
@@ -103,7 +104,7 @@ def test_who_is_stopped_keeps_the_state_of_its_last_epoch() -> None:
     begin(state, state.tracks[1].waiting[0])
     under_way = state.tracks[1].in_flight
     assert under_way is not None
-    state.apply(events.Stopped(1, 2))
+    state.apply(events.Decided(stop(1, 2)))
     assert not state.tracks[1].is_alive
     assert not state.tracks[1].waiting
     finish(state, under_way)
@@ -117,7 +118,7 @@ def test_who_is_stopped_before_its_scores_are_there_is_still_scored() -> None:
     state = open_run(4)
     for _ in range(2):
         do(state, state.tracks[1].waiting[0])
-    state.apply(events.Stopped(1, 1))
+    state.apply(events.Decided(stop(1, 1)))
     assert state.pending[1].mst_keys == {1}
     state.apply(events.Failed(2, "failed", "x"))
     assert not state.is_complete
@@ -128,14 +129,14 @@ def test_who_is_stopped_before_its_scores_are_there_is_still_scored() -> None:
 def test_who_has_failed_ahead_of_a_decision_has_the_model_of_before() -> None:
     state = open_run(4)
     train(state, 1)
-    state.apply(events.Held(1, 2, frozenset({1})))
+    state.apply(events.Allowance(1, 2, frozenset({1})))
     do(state, state.tracks[1].waiting[0])
     state.apply(events.Measured(1, 2, "training", {"loss": float("nan")}))
     state.apply(events.Failed(1, "failed", "the loss is nan"))
     assert state.ended == {1: ("failed", "the loss is nan")}
     assert state.tracks[1].states == {2}
     assert retention.useless(state, [1]) == ()
-    state.apply(events.Stopped(1, 1))
+    state.apply(events.Decided(stop(1, 1)))
     assert state.ended == {}
     assert state.tracks[1].is_stopped
     assert state.tracks[1].history == [(1, {"loss": 1.0})]
@@ -147,9 +148,9 @@ def test_who_has_failed_ahead_of_a_decision_has_the_model_of_before() -> None:
 def test_who_has_failed_leaves_nothing_once_that_is_taken_note_of() -> None:
     state = open_run(4)
     train(state, 1)
-    state.apply(events.Held(1, 2, frozenset({1})))
+    state.apply(events.Allowance(1, 2, frozenset({1})))
     state.apply(events.Failed(1, "failed", "x"))
-    state.apply(events.Held(1, None))
+    state.apply(events.Allowance(1, None))
     assert retention.useless(state, state.changed) == ((1, 2),)
 
 
@@ -157,9 +158,9 @@ def test_who_was_stopped_goes_on_with_the_hops_of_its_plan() -> None:
     state = open_run(4)
     wanted = [pair for pair in orders(open_run(4), 1) if pair[0] > 1]
     train(state, 1)
-    state.apply(events.Stopped(1, 1))
+    state.apply(events.Decided(stop(1, 1)))
     assert orders(state, 1) == []
-    state.apply(events.Promoted(1, 4))
+    state.apply(events.Decided(promote(1, 4)))
     assert state.tracks[1].is_alive
     planned(state, plans.planned_again(state, 1))
     replanned(state)
@@ -171,7 +172,7 @@ def test_who_was_stopped_goes_on_with_the_hops_of_its_plan() -> None:
 def test_a_clone_begins_with_a_state() -> None:
     state = open_run()
     train(state, 1, 2)
-    state.apply(events.Cloned(configuration(7, 1.0, 1, cohort=1, is_warm=True), 1, 2))
+    state.apply(joined((configuration(7, 1.0, 1, cohort=1, is_warm=True),)))
     replanned(state)
     assert state.tracks[7].states == {0}
     assert len(orders(state, 7)) == 2
@@ -184,14 +185,14 @@ def test_the_same_events_make_the_same_state() -> None:
     state = open_run()
     train(state, 1, 2)
     added = configuration(9, 1.0, 1, cohort=1)
-    state.apply(events.Added((added,)))
-    state.apply(events.Promoted(1, 3))
+    state.apply(joined((added,)))
+    state.apply(events.Decided(promote(1, 3)))
     replanned(state)
     train(state, 1)
     state.apply(events.Discarded(retention.useless(state, [1])))
     again = run_state({1: 1.0, 2: 5.0}, epochs=2, frequency=1, is_open=True)
-    again.apply(events.Added((added,)))
-    again.apply(events.Promoted(1, 3))
+    again.apply(joined((added,)))
+    again.apply(events.Decided(promote(1, 3)))
     for epoch in (1, 2, 3):
         again.apply(events.Measured(1, epoch, "training", {"loss": 1.0}))
         again.apply(events.Scored(epoch, (1,)))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from run_states import begin, configuration, do, finish, planned, run_state, view
+from run_states import begin, configuration, do, finish, joined, planned, run_state, view
 
 from cerebro_db.core import events
 from cerebro_db.core.spec import Hop, Workers
@@ -145,8 +145,8 @@ def test_trials_of_a_search_are_trained_in_the_order_of_its_virtual_time(
 ) -> None:
     state = run_state({1: 1.0, 2: 1.0, 3: 1.0}, is_open=is_open)
     # It goes on after its third epoch, from 2 s on, and so its result comes after 4 s, before the others.
-    state.apply(events.Held(1, None, since=(2.0, 3)))
-    state.apply(events.Held(2, None, since=(2.6, 0)))
+    state.apply(events.Allowance(1, None, since=(2.0, 3)))
+    state.apply(events.Allowance(2, None, since=(2.6, 0)))
     planned(state, [*hops(1, 2, 4), *hops(2, 2), *hops(3, 2)])
     taken = []
     while (hop := first(state)) is not None:
@@ -165,7 +165,7 @@ def test_a_trial_of_many_epochs_is_not_left_for_the_end() -> None:
 
 def test_a_result_that_is_waited_for_after_each_epoch_is_due_earlier() -> None:
     state = run_state({1: 1.0, 2: 1.0, 3: 1.0}, is_open=True)
-    state.apply(events.Held(2, 1, since=(1.0, 0)))
+    state.apply(events.Allowance(2, 1, since=(1.0, 0)))
     planned(state, [*hops(1, 2), *hops(2, 2), *hops(3, 2)])
     assert first(state) == Hop(2, 1, 0, 0)
 
@@ -177,7 +177,7 @@ def with_programs(losses: Mapping[int, str], workers: Workers, **more: Any) -> R
         configuration(key, compile_text=f"loss='{loss}',optimizer='Adam'")
         for key, loss in losses.items()
     )
-    state.apply(events.Added(tuple(found)))
+    state.apply(joined(tuple(found)))
     return planned(state, [hop for key in losses for hop in hops(key, 2)])
 
 
@@ -218,7 +218,7 @@ def test_what_is_more_urgent_waits_for_no_other_program(
     begin(state, Hop(3, 1, 0, 0))
     finish(state, Hop(3, 1, 0, 0))
     state.apply(events.Failed(3, "failed", "x"))
-    state.apply(events.Held(2, None, since=(seconds, 0)))
+    state.apply(events.Allowance(2, None, since=(seconds, 0)))
     state.tracks[2].waiting.clear()
     planned(state, hops(2, 2, 1 + epochs))
     assert first(state) == Hop(key, 1 + epochs * (key == 2), 0, 0)
@@ -299,7 +299,7 @@ def test_misuse() -> None:
     state = planned(run_state({1: 1.0}), hops(1, 2))
     for wrong in (
         lambda: run_state({1: 0.0}),
-        lambda: state.apply(events.Added((configuration(1),))),
+        lambda: state.apply(joined((configuration(1),))),
         lambda: planned(state, hops(1, 1)),
         lambda: begin(state, Hop(1, 1, 1, 1)),
         lambda: finish(state, Hop(1, 1, 0, 0)),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from run_states import configuration, run_state
+from run_states import configuration, joined, run_state
 
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.core import events
@@ -15,7 +15,7 @@ from cerebro_db.core.rounds import shares_of
 from cerebro_db.core.spec import Architecture, Configuration, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import Speeds
-from cerebro_db.core.tasks import Join, Task, Train
+from cerebro_db.core.tasks import Participate, Task, Train
 from cerebro_db.decide import grouping
 from cerebro_db.decide import plan as plans
 from cerebro_db.decide.cost import hop_seconds, joined_step_seconds, step_seconds
@@ -153,7 +153,7 @@ def added(count: int, fit: str = "batch_size=256", **more: Any) -> RunState:
     strategy = Auto(processors=4, group=4).with_speeds(speeds)
     state = run_state({}, range(4), workers=4, epochs=10, frequency=1, strategy=strategy, **more)
     ones = [replace(costly(key), fit_text=fit) for key in range(1, count + 1)]
-    state.apply(events.Added(tuple(ones)))
+    state.apply(joined(tuple(ones)))
     state.decisions = 0
     return state
 
@@ -171,7 +171,7 @@ def make(state: RunState, mst_key: int) -> None:
         for worker, hop in enumerate(hops):
             task: Task = Train((hop,))
             if hop.group > 1:
-                task = Join(tuple(hops), worker, leads=worker == len(hops) - 1)
+                task = Participate(tuple(hops), worker, is_root=worker == len(hops) - 1)
             state.apply(events.Submitted(worker, task))
         for worker, hop in enumerate(hops):
             state.apply(events.Returned(worker))
@@ -262,8 +262,8 @@ def test_a_round_begins_when_there_are_workers_for_all_of_it() -> None:
     strategy = state.spec.strategy
     for worker in range(4):
         task = strategy.next(state, view(worker), 0.0)
-        assert isinstance(task, Join)
-        assert (task.own.mst_key, task.leads) == (1 + worker // 2, worker % 2 == 1)
+        assert isinstance(task, Participate)
+        assert (task.own.mst_key, task.is_root) == (1 + worker // 2, worker % 2 == 1)
         state.apply(events.Submitted(worker, task))
     state.apply(events.Returned(0))
     assert strategy.next(state, view(0), 0.0) is None

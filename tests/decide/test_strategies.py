@@ -9,7 +9,7 @@ from cerebro_db.core import events
 from cerebro_db.core.spec import Hop, RunSpec
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import Asynchrony, Strategy
-from cerebro_db.core.tasks import Average, Join, Score, Task, Train
+from cerebro_db.core.tasks import Average, Participate, Score, Task, Train
 from cerebro_db.decide import retention
 from cerebro_db.decide.strategies import STRATEGIES, parse_strategy
 from cerebro_db.decide.strategies.allreduce import AllReduce
@@ -138,10 +138,10 @@ def test_the_hops_of_a_round_are_found_among_thousands(monkeypatch: pytest.Monke
 def test_a_round_that_is_made_together_waits_for_as_many_workers() -> None:
     state = begun(AllReduce(), {1: 1.0, 2: 5.0}, workers=3)
     second, first = state.ready(state.tracks[1]), state.ready(state.tracks[2])
-    assert take(state, 0, 1) == Join(
-        tuple(first), 1, leads=False
+    assert take(state, 0, 1) == Participate(
+        tuple(first), 1, is_root=False
     )  # it has that partition in memory
-    assert take(state, 1, 1) == Join(tuple(first), 0, leads=True)
+    assert take(state, 1, 1) == Participate(tuple(first), 0, is_root=True)
     assert take(state, 2) is None  # of three workers two are at work
     for worker in (0, 1):
         state.apply(events.Returned(worker))
@@ -151,14 +151,14 @@ def test_a_round_that_is_made_together_waits_for_as_many_workers() -> None:
     state.apply(events.RoundDone(2, 0, 2, 0.0))
     assert (state.tracks[2].done, state.tracks[2].states) == (2, {2})
     third = state.ready(state.tracks[2])
-    assert take(state, 2) == Join(tuple(third), 0, leads=False)
+    assert take(state, 2) == Participate(tuple(third), 0, is_root=False)
     assert state.ready(state.tracks[1]) == second
 
 
 def test_who_has_joined_is_joined_before_anything_else_is_done() -> None:
     state = begun(AllReduce(), {1: 1.0, 2: 1.0}, workers=4, frequency=1)
     tasks = [take(state, worker) for worker in range(4)]
-    assert [(one.own.mst_key, one.leads) for one in tasks if isinstance(one, Join)] == [
+    assert [(one.own.mst_key, one.is_root) for one in tasks if isinstance(one, Participate)] == [
         (1, False), (1, True), (2, False), (2, True),
     ]  # fmt: skip
 
@@ -166,13 +166,13 @@ def test_who_has_joined_is_joined_before_anything_else_is_done() -> None:
 def test_a_round_that_has_failed_is_joined_by_nobody_and_can_be_made_again() -> None:
     state = begun(AllReduce(), {1: 1.0}, workers=2)
     task = take(state, 0)
-    assert isinstance(task, Join)
+    assert isinstance(task, Participate)
     state.apply(events.Returned(0))
     state.apply(events.Broken(task.hops))
     assert state.joinable == []
     state.apply(events.Lost(task))
     assert take(state, 0) == task
-    assert isinstance(take(state, 1), Join)
+    assert isinstance(take(state, 1), Participate)
     assert state.losses[task.own] == 1
 
 

@@ -17,7 +17,7 @@ from cerebro_db.core import events
 from cerebro_db.core.spec import TRAINING, Configuration, Hop, RunSpec, Workers
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import Resources, Strategy
-from cerebro_db.core.tasks import Join, Outcome, Step, Task, Train, WorkerView
+from cerebro_db.core.tasks import Outcome, Participate, Step, Task, Train, WorkerView
 from cerebro_db.decide import dispatch, strategies
 from cerebro_db.decide.strategies import STRATEGIES, parse_strategy
 from cerebro_db.decide.strategies.hopper import Hopper
@@ -174,7 +174,7 @@ def test_no_worker_beyond_the_most_has_anything_to_train(name: str, text: str) -
     for worker in range(1 if spec.strategy.drives_segments else most + 5):
         task = spec.strategy.next(state, WorkerView(worker), 0.0)
         if task is not None:
-            assert isinstance(task, Train | Step | Join)
+            assert isinstance(task, Train | Step | Participate)
             state.apply(events.Submitted(worker, task))
             taken += 1
     assert 1 <= taken <= most

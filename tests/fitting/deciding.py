@@ -12,31 +12,39 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from cerebro_db.core.decisions import Add, Candidate, Clone, Decision, Promote, Stop
+from cerebro_db.configs.grids.parameters import ConfigurationText
+from cerebro_db.core.decisions import Change, Decision, add, clone, promote, stop
+from cerebro_db.core.ports import NoDecider
 from cerebro_db.core.state import RunState
 from cerebro_db.postgres.client import Client
 from cerebro_db.runs.driver import fit_multiple, resume
 from cerebro_db.runs.request import FitRequest, Limits
 
 COMPILE = "loss='sparse_categorical_crossentropy',optimizer='{}',metrics=['accuracy']"
+
+
+def _change(mst_key: int, model_id: int, optimizer: str, fit_params: str, epochs: int) -> Change:
+    row = ConfigurationText(model_id, COMPILE.format(optimizer), fit_params)
+    return Change(mst_key, epochs, row)
+
+
 ADDED = (
-    Candidate(10, 1, COMPILE.format("SGD(lr=0.05,momentum=0.9)"), "batch_size=16", 2),
-    Candidate(11, 2, COMPILE.format("Adam(lr=0.02)"), "batch_size=8", 1),
+    _change(10, 1, "SGD(lr=0.05,momentum=0.9)", "batch_size=16", 2),
+    _change(11, 2, "Adam(lr=0.02)", "batch_size=8", 1),
 )
-CLONE = Candidate(20, 2, COMPILE.format("Adam(lr=0.001)"), "batch_size=8", 1)
 # Each is made when an epoch of a configuration has been scored, and those before it were made.
 SCRIPT: tuple[tuple[int, int, Decision], ...] = (
-    (5, 1, Stop(5, 1, "hopeless")),  # it waits for what its callback makes of its scores
-    (1, 2, Add(ADDED, "another bracket")),
-    (3, 2, Promote(3, 4, "best of its rung")),
-    (4, 2, Clone(4, 2, CLONE, "exploit")),
-    (10, 2, Stop(10, 2)),
-    (20, 1, Promote(20, 3, "it goes well")),
-    (11, 1, Clone(11, 1, Candidate(21, 2, COMPILE.format("Adam(lr=0.01)"), "", 1))),
+    (5, 1, stop(5, 1, "hopeless")),  # it waits for what its callback makes of its scores
+    (1, 2, add(ADDED, "another bracket")),
+    (3, 2, promote(3, 4, "best of its rung")),
+    (4, 2, clone(_change(20, 2, "Adam(lr=0.001)", "batch_size=8", 1), (4, 2), "exploit")),
+    (10, 2, stop(10, 2)),
+    (20, 1, promote(20, 3, "it goes well")),
+    (11, 1, clone(_change(21, 2, "Adam(lr=0.01)", "", 1), (11, 1))),
 )
 
 
-class Scripted:
+class Scripted(NoDecider):
     """Decides by the script.
 
     Args:

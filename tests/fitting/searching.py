@@ -10,18 +10,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from cerebro_db.configs.grids.search_methods import find_method
-from cerebro_db.core.search import Aim, Budget, EarlyStopping, Space
-from cerebro_db.postgres import records as rows
+from cerebro_db.core.search import Aim, Budget, EarlyStopping
+from cerebro_db.core.spec import Space
 from cerebro_db.postgres.client import Client
 from cerebro_db.runs import decisions
 from cerebro_db.runs.driver import resume
 from cerebro_db.runs.request import Limits
-from cerebro_db.runs.searches import again as search_again
+from cerebro_db.runs.searches.extending import extend
 from cerebro_db.runs.searches.search import SearchRequest, search
 
 SPACE = Space(
@@ -87,9 +86,9 @@ def kill_at(when: str, number: int) -> None:
     """Have the process die around a decision."""
     store = decisions.add_decision
 
-    def dying(catalog: Any, run_id: int, found: Sequence[rows.DecisionRow], *more: Any) -> None:
-        store(catalog, run_id, found, *more)
-        if found[0].number == number:
+    def dying(catalog: Any, run_id: int, made: int, *more: Any) -> None:
+        store(catalog, run_id, made, *more)
+        if made == number:
             if when == "after":
                 catalog.session.run("COMMIT")
             os.kill(os.getpid(), signal.SIGKILL)
@@ -105,7 +104,7 @@ def main(
     if when:
         kill_at(when, int(at))
     if method == "extend":
-        search_again.extend(client.pool, client.dialect, int(run_id), "num_configs=2")
+        extend(client.pool, client.dialect, int(run_id), "num_configs=2")
     elif run_id:
         resume(client.pool, client.dialect, int(run_id), Limits(num_workers=int(workers)))
     else:

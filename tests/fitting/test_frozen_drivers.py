@@ -123,6 +123,43 @@ def test_a_cancel_ends_the_call_and_the_run_goes_on(
     assert outcome(bench, stormy) == outcome(bench, calm)
 
 
+@pytest.mark.parametrize("what", ["cerebro_cancel", "cerebro_pause", "cerebro_cancel_job"])
+def test_a_job_is_cancelled_whatever_its_driver_does(bench: Any, cluster: Any, what: str) -> None:
+    if not isinstance(cluster, Cluster):
+        pytest.skip("processes of a server elsewhere cannot be frozen")
+    name, calm = f"frozen_{what}", "frozen_calm_job"
+    if what == "cerebro_cancel":
+        bench.run(FIT, (calm, calm))
+    run_id = bench.value(f"{FIT[:-1]}, wait := false)", (name, name))
+    until(lambda: bench.value(HOPS, (name,)) >= 3)
+    job_id, key = bench.row(
+        "SELECT job_id, lock_key FROM cerebro.jobs JOIN cerebro.catalog_jobs USING (job_id) WHERE run_id = %s",
+        (run_id,),
+    )
+    driver = driver_of(job_id, key)
+    os.kill(driver, signal.SIGSTOP)
+    began = time.monotonic()
+    status = bench.value(f"SELECT {what}(%s)", (job_id if what.endswith("job") else run_id,))
+    assert time.monotonic() - began < stretched(5)
+    wanted = "paused" if what == "cerebro_pause" else "cancelled"
+    assert status == wanted
+    stands = "SELECT j.status, r.status FROM cerebro.jobs j JOIN cerebro.runs r USING (run_id) WHERE job_id = %s"
+    assert bench.row(stands, (job_id,)) == (wanted, wanted)
+    until(lambda: not Path(f"/proc/{driver}").exists() and bench.value(SESSIONS) == 0, 5)
+    bench.run("SELECT cerebro_resume(%s)", (run_id,))
+    assert outcome(bench, name) == outcome(bench, calm)
+
+
+def driver_of(job_id: int, lock_key: int) -> int:
+    """The process that drives a job, by the file that it holds where it works."""
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        with suppress(OSError):
+            file = comm.parent / "cwd" / f"job-{job_id}-{lock_key % 2**64:016x}.pid"
+            if file.read_text() == comm.parent.name:
+                return int(comm.parent.name)
+    raise AssertionError("no such driver")
+
+
 def test_a_terminate_ends_it_at_once(bench: Any, frozen: Callable[[str, str], Call]) -> None:
     call = frozen(FIT, "frozen_terminated")
     bench.run("SELECT pg_terminate_backend(%s)", (call.pid,))

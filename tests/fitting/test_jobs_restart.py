@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 import psycopg2
 import pytest
 from gates import Gate, gate_at
-from pace import until
+from pace import stretched, until
 from reasons import EMBEDDED_ONLY
 from servers import connected
 
@@ -86,6 +86,20 @@ class Home:
                         os.kill(int(path.parent.name), signal.SIGKILL)
                 except OSError:
                     continue
+
+    def drivers_of_jobs(self) -> list[int]:
+        """Processes that drive jobs of this server."""
+        return [
+            int(comm.parent.name)
+            for comm in Path("/proc").glob("[0-9]*/comm")
+            if self._is_driver_of_job(comm)
+        ]
+
+    def _is_driver_of_job(self, comm: Path) -> bool:
+        with suppress(OSError):
+            is_ours = (comm.parent / "cwd").readlink().is_relative_to(self.keepers)
+            return is_ours and comm.read_text().strip() == "driver job"
+        return False
 
     def end(self) -> None:
         """Nothing is left."""
@@ -222,6 +236,27 @@ def test_a_driver_outlives_the_sessions_that_it_has(home: Home, sql: Sql, gate: 
     assert sql.value("SELECT cerebro_wait(%s, '900 s')", (run_id,)) == "finished"
     workers = "SELECT count(DISTINCT pid) FROM cerebro.hops WHERE run_id = %s"
     assert sql.value(workers, (run_id,)) == 2
+
+
+def test_after_a_shutdown_nothing_waits_for_the_server(home: Home, sql: Sql, gate: Gate) -> None:
+    fit = "SELECT cerebro_fit_multiple('packed', %s, 'few', 12, num_workers := 1{})"
+    select(sql, "few", [1, 2], [ADAM], ["batch_size=8"])
+    sql.run(fit.format(""), ("stopped_plain",))
+    gate.shut(epoch=6)
+    run_id = sql.value(fit.format(", wait := false"), ("stopped",))
+    until(lambda: sql.value("SELECT count(*) FROM cerebro.hops WHERE run_id = %s", (run_id,)), 60)
+    began = time.monotonic()
+    home.cluster.stop()
+    until(lambda: not home.drivers_of_jobs(), 5)
+    assert time.monotonic() - began < stretched(5)
+    home.cluster.start()
+    gate.open()
+    with closing(home.connect()) as again:
+        assert again.value("SELECT cerebro_wait(%s, '900 s')", (run_id,)) == "finished"
+        weights = "SELECT mst_key, model_weights FROM {} ORDER BY 1"
+        assert again.fetch(weights.format("stopped")) == again.fetch(
+            weights.format("stopped_plain")
+        )
 
 
 def test_a_schedule_with_a_mistake_is_refused_at_once(sql: Sql) -> None:

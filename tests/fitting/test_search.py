@@ -14,11 +14,12 @@ import pytest
 from gates import Gate
 from pace import stretched
 
-from cerebro_db.core.search import Budget, EarlyStopping, Space
+from cerebro_db.core.search import Budget, EarlyStopping
+from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.methods.asha import Asha
 from cerebro_db.errors import InvalidArgument, WrongRunStatus
 from cerebro_db.postgres.client import Client
-from cerebro_db.runs.searches import again, requests, telling
+from cerebro_db.runs.searches import extending, notices, replay, requests
 from cerebro_db.runs.searches.search import search
 from tests.fitting import searching
 from tests.fitting.searching import METHODS, SPACE
@@ -143,9 +144,9 @@ def test_others_change_a_search_which_can_be_repeated(bench: Any, gate: Gate) ->
     assert 2 < status[1] < 150
     assert bench.value("SELECT count(*) FROM cerebro._requests") == 0
 
-    request = again.ReplayRequest(run_id, "steered_again", "steered_again", num_workers=3,
+    request = replay.ReplayRequest(run_id, "steered_again", "steered_again", num_workers=3,
                                   search_path=client.search_path, cores=client.cores)  # fmt: skip
-    repeated = again.replay(client.pool, client.dialect, request)
+    repeated = replay.replay(client.pool, client.dialect, request)
     assert models(bench, "steered_again") == models(bench, "steered")
     assert bench.fetch(DECISIONS, (repeated,)) == decided
     client.pool.close()
@@ -159,9 +160,9 @@ def test_a_search_that_decides_as_soon_as_it_can_is_repeated(bench: Any) -> None
         "asha", "hasty", 4, client, deterministic=False, early_stopping=EarlyStopping(patience=1)
     )
     run_id = search(client.pool, client.dialect, request)
-    asked = again.ReplayRequest(run_id, "hasty_again", num_workers=1,
+    asked = replay.ReplayRequest(run_id, "hasty_again", num_workers=1,
                                 search_path=client.search_path, cores=client.cores)  # fmt: skip
-    repeated = again.replay(client.pool, client.dialect, asked)
+    repeated = replay.replay(client.pool, client.dialect, asked)
     assert models(bench, "hasty_again") == models(bench, "hasty")
     assert bench.fetch(DECISIONS, (repeated,)) == bench.fetch(DECISIONS, (run_id,))
     client.pool.close()
@@ -171,7 +172,7 @@ def test_a_finished_search_goes_on_with_a_larger_budget(bench: Any) -> None:
     client = Client.of(bench.dsn)
     run_id = search(client.pool, client.dialect, searching.request("random", "little", 2, client))
     more = "num_configs=2, num_iterations=4"
-    assert again.extend(client.pool, client.dialect, run_id, more) == run_id
+    assert extending.extend(client.pool, client.dialect, run_id, more) == run_id
     assert dict(bench.fetch("SELECT mst_key, model_epoch FROM little_info")) == dict.fromkeys(
         range(1, 8), 4
     )
@@ -287,8 +288,8 @@ def test_trials_that_the_clock_has_stopped_go_on(bench: Any, gate: Gate) -> None
     gate.open()
     assert all(epoch < 100 for epoch in epochs.values())
     with pytest.raises(InvalidArgument, match="got nothing more to do"):
-        again.extend(client.pool, client.dialect, run_id)
-    assert again.extend(client.pool, client.dialect, run_id, max_seconds=300) == run_id
+        extending.extend(client.pool, client.dialect, run_id)
+    assert extending.extend(client.pool, client.dialect, run_id, max_seconds=300) == run_id
     assert dict(bench.fetch(done)) == dict.fromkeys(epochs, 100)
     whole = replace(searching.request("random", "unstopped", 2, client), params=params)
     search(client.pool, client.dialect, whole)
@@ -348,7 +349,7 @@ def test_a_method_that_raises_ends_its_search_with_its_tables(
     )
     assert finish[1] == reason
     with pytest.raises(InvalidArgument, match=f"a search that has ended, as {reason}"):
-        again.extend(client.pool, client.dialect, run_id, "num_configs=2")
+        extending.extend(client.pool, client.dialect, run_id, "num_configs=2")
     client.pool.close()
 
 
@@ -356,7 +357,7 @@ def test_a_small_budget_of_trials_has_a_model_of_all_epochs(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However fast the trials are: each look at them counts.
-    monkeypatch.setattr(telling, "_SOONEST", 0.0)
+    monkeypatch.setattr(notices, "_SOONEST", 0.0)
     client = Client.of(bench.dsn)
     request = searching.request(
         "asha", "few_trials", 2, client, budget=Budget(max_configurations=6), concurrency=2
@@ -390,6 +391,6 @@ def test_a_small_budget_of_trials_has_a_model_of_all_epochs(
     bench.run(statement)
     assert bench.value("SELECT count(*) > 0 FROM few_trials_predicted")
     # The limit is larger now: the trials that it has kept back are tried.
-    again.extend(client.pool, client.dialect, run_id, max_configurations=3)
+    extending.extend(client.pool, client.dialect, run_id, max_configurations=3)
     assert bench.value("SELECT count(*) FROM few_trials") == 9
     client.pool.close()

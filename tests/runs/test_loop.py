@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from run_states import configuration, run_state
+from run_states import configuration, joined, run_state
 
 from cerebro_db.configs.grids.parameters import parse_fit_params
 from cerebro_db.core import events
+from cerebro_db.core.decisions import promote
 from cerebro_db.core.events import Decided
 from cerebro_db.core.spec import Hop, Workers
 from cerebro_db.core.state import RunState
@@ -22,8 +23,8 @@ from cerebro_db.core.tasks import (
     Combine,
     Failure,
     HopResult,
-    Join,
     Outcome,
+    Participate,
     Ready,
     Result,
     Score,
@@ -38,7 +39,7 @@ from cerebro_db.decide.strategies.auto import Auto
 from cerebro_db.errors import HandedBack, TrainerLost
 from cerebro_db.postgres.sessions import StatementFailed
 from cerebro_db.runs.loop import Loop
-from cerebro_db.runs.report import Report
+from cerebro_db.runs.notices import RunNotices
 from tests.decide.test_grouping import costly
 
 
@@ -78,15 +79,17 @@ class Counting:
         yield Outcome(worker, task, Ready([{}]) if task is None else self._result(task))
 
     def cancel(self, worker: int) -> None:
-        assert isinstance(self._tasks[worker], Join)  # which fails as the others of its round do
+        assert isinstance(
+            self._tasks[worker], Participate
+        )  # which fails as the others of its round do
 
     def _result(self, task: Task) -> Result:
         match task:
             case Average():
                 return Averaged()
-            case Join(hops, leads=False) if hops[0].mst_key != self._fails:
+            case Participate(hops, is_root=False) if hops[0].mst_key != self._fails:
                 return Trained(())
-            case Train(hops) | Step(hops) | Join(hops):
+            case Train(hops) | Step(hops) | Participate(hops):
                 if any(hop.mst_key == self._fails for hop in hops):
                     error = StatementFailed("division by zero", "22012", None, None)
                     return Failure(error.message, error.sqlstate, error.hint, error)
@@ -187,9 +190,10 @@ class Halving:
         if state.decisions == 0 and all(1 in track.scored for track in first):
             best = sorted(first, key=lambda track: track.measured[1]["training"]["loss"])
             found = [
-                events.Promoted(track.configuration.mst_key, 3) for track in best[: len(best) // 2]
+                events.Decided(promote(track.configuration.mst_key, 3))
+                for track in best[: len(best) // 2]
             ]
-            found.append(events.Added((configuration(50, 2.0, 1, cohort=1),)))
+            found.append(joined((configuration(50, 2.0, 1, cohort=1),)))
         for one in found:
             state.apply(one)
         return found
@@ -226,7 +230,7 @@ def run(
     executor = executor or Counting(workers, seed, fails)
     written = Written()
     anything: Any = written
-    report = Report(state, lambda line: None, lambda: 0.0)
+    report = RunNotices(state, lambda line: None, lambda: 0.0)
     loop = Loop(
         state=state,
         executor=executor,

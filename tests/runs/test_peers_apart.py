@@ -72,7 +72,7 @@ class Given:
             call=lambda packed, keys, function, parameters: (function, parameters),
         )
         partitions = [SimpleNamespace(partition_key=key) for key in HOSTS]
-        place = SimpleNamespace(
+        rank = SimpleNamespace(
             dialect=SimpleNamespace(training=training),
             tables={"training": SimpleNamespace(partitions=partitions)},
             pool=SimpleNamespace(take=take, tick=lambda: None),
@@ -83,7 +83,7 @@ class Given:
             hosts=hosts,
             moves_rows=False,
         )
-        self.workers = WorkerSessions(cast(Workplace, place), len(HOSTS))
+        self.workers = WorkerSessions(cast(Workplace, rank), len(HOSTS))
 
     def kinds(self) -> list[str]:
         """What was asked since."""
@@ -121,7 +121,7 @@ def test_nobody_gets_a_hop_before_all_have_looked() -> None:
     assert one.workers.free() == []  # they look
     assert list(one.workers.poll()) == []
     looks = [told for _, kind, told in one.calls if kind == "look"]
-    assert [told["place"] for told in looks] == [0, 1, 2]
+    assert [told["rank"] for told in looks] == [0, 1, 2]
     assert {told["secret"] for told in looks} == {looks[0]["secret"]}
     assert [told["port"] for told in looks[0]["addresses"]] == [1, 2, 3]
     assert [view.number for view in one.workers.free()] == [0, 1, 2]
@@ -144,12 +144,12 @@ def test_trainers_of_one_host_get_no_addresses() -> None:
     one.turn()
     assert len(one.workers.free()) == 3
     assert one.kinds() == ["prepare"] * 3
-    meeting = executor._Meeting()
-    assert "addresses" not in one.workers._told_of(meeting, [0, 1, 2])
+    process_group = executor._Meeting()
+    assert "addresses" not in one.workers._told_of(process_group, [0, 1, 2])
     apart = given(lambda number, told: [])
     apart.turn()
-    assert "addresses" not in apart.workers._told_of(meeting, [0, 1])
-    assert len(apart.workers._told_of(meeting, [1, 2])["addresses"]) == 2
+    assert "addresses" not in apart.workers._told_of(process_group, [0, 1])
+    assert len(apart.workers._told_of(process_group, [1, 2])["addresses"]) == 2
 
 
 @pytest.mark.parametrize("first", [lost(), [[0, "host b cannot reach a: it let nobody in"]]])
@@ -166,12 +166,12 @@ def test_one_that_is_lost_or_late_has_all_look_again_in_other_sessions(first: An
 
 def test_ways_that_there_are_not_are_one_error_by_whom_most_complain_of() -> None:
     def answer(number: int, told: dict[str, Any]) -> Any:
-        place = told["place"]
+        rank = told["rank"]
         return (
-            [[0, f"{place} to 0"]]
-            if place == 1
-            else [[1, f"{place} to 1"]]
-            if place
+            [[0, f"{rank} to 0"]]
+            if rank == 1
+            else [[1, f"{rank} to 1"]]
+            if rank
             else [[1, "0 to 1"]]
         )
 

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from cerebro_db.core.spec import Hop
-from cerebro_db.core.tasks import HopFigures, HopResult, Join, Result, RoundRecord, Task, Trained
+from cerebro_db.core.tasks import (
+    HopFigures,
+    HopResult,
+    Participate,
+    Result,
+    RoundRecord,
+    Task,
+    Trained,
+)
 from cerebro_db.errors import InvalidState
 from cerebro_db.postgres.dialects.choice import dialect_of
 from cerebro_db.postgres.dialects.postgresql.training import HopOrder, Member
@@ -164,7 +172,7 @@ class Recording(Counting):
 
     def _result(self, task: Task) -> Result:
         found = super()._result(task)
-        if isinstance(task, Join) and task.leads:
+        if isinstance(task, Participate) and task.is_root:
             assert isinstance(found, Trained)
             return Trained(found.made, record=record(task.hops[0].mst_key))
         return found

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from cerebro_db.core.decisions import Asked
+from cerebro_db.core.decisions import Cancel, Request
 from cerebro_db.errors import (
     InvalidData,
     InvalidState,
@@ -43,7 +43,7 @@ class _Catalog:
 def test_a_configuration_is_cancelled_before_the_run_is_stopped() -> None:
     catalog = _Catalog((1, "cancel", 5, "ann", "{}"), (2, "pause", None, "bob", "{}"))
     requests = Requests(cast(Catalog, catalog), 7)
-    assert requests.look() == [Asked(1, "cancel", 5, "ann")]
+    assert requests.look() == [Request(1, 5, "ann", Cancel())]
     requests.done(1)
     with pytest.raises(Stopped, match="paused by bob") as stopped:
         requests.look()

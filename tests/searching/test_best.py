@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.core.search import Objective, SearchSpec, Space
+from cerebro_db.core.search import Objective, SearchSpec
+from cerebro_db.core.spec import Space
 from cerebro_db.models.best import best_trials
-from cerebro_db.postgres.trials import Trial
+from cerebro_db.postgres.trials import TrialRow
 
 ACCURACY, LOSS = Objective("accuracy", "validation", True), Objective("loss", "validation", False)
 
@@ -18,11 +19,11 @@ def spec(*objectives: Objective) -> SearchSpec:
     return SearchSpec("random", {}, Space((1,), "", ""), objectives)
 
 
-def trial(key: int, *values: float, status: str = "finished") -> Trial:
-    return Trial(key, 1, 1, "", "", {}, status, None, None, 1, 1, values, "")
+def trial(key: int, *values: float, status: str = "finished") -> TrialRow:
+    return TrialRow(key, 1, 1, "", "", {}, status, None, None, 1, 1, values, "")
 
 
-def keys(found: list[Trial]) -> list[int]:
+def keys(found: list[TrialRow]) -> list[int]:
     return [one.mst_key for one in found]
 
 

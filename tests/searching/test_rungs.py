@@ -7,8 +7,9 @@ import io
 from rich.console import Console
 
 from cerebro_db.cli.rungs import drawn
-from cerebro_db.core.search import Objective, SearchSpec, Space
-from cerebro_db.postgres.trials import Progress, Trial
+from cerebro_db.core.search import Objective, SearchSpec
+from cerebro_db.core.spec import Space
+from cerebro_db.postgres.trials import Progress, TrialRow
 
 SPEC = SearchSpec(
     "hyperband", {}, Space((1,), "", ""), (Objective("accuracy", "validation", True),)
@@ -17,7 +18,7 @@ DECISIONS = (("12:00:01", "promote", 7, "1 of 3"), ("12:00:00", "finish", 0, "ma
 PROGRESS = Progress("iris", "running", "hyperband", (7, 0.95), DECISIONS)
 
 
-def text(*trials: Trial, progress: Progress = PROGRESS) -> str:
+def text(*trials: TrialRow, progress: Progress = PROGRESS) -> str:
     console = Console(file=io.StringIO(), width=120)
     console.print(drawn(3, progress, SPEC, trials))
     return console.file.getvalue()  # type: ignore[attr-defined]
@@ -25,8 +26,8 @@ def text(*trials: Trial, progress: Progress = PROGRESS) -> str:
 
 def trial(
     key: int, bracket: int | None, rung: int | None, status: str, budget: int, *values: float
-) -> Trial:
-    return Trial(key, 1, 1, "", "", {}, status, bracket, rung, budget, budget, values, "")
+) -> TrialRow:
+    return TrialRow(key, 1, 1, "", "", {}, status, bracket, rung, budget, budget, values, "")
 
 
 def test_brackets_and_rungs() -> None:

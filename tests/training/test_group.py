@@ -14,44 +14,44 @@ import pytest
 
 from cerebro_db.errors import ConfigurationFailed, PeerLost
 from cerebro_db.training.averaging import of_replica
-from cerebro_db.training.peers.peers import Meeting, Peers
+from cerebro_db.training.peers.peers import Peers, ProcessGroup
 from cerebro_db.training.scores.targets import TargetFacts
 from tests.training.conftest import CLASSES, Data, net, order_of, weights_of
 
 LOSS = "loss='categorical_crossentropy'"
 
 
-def meetings(size: int, leads: int = -1) -> list[Meeting]:
-    """A meeting, as each of its members knows it."""
+def meetings(size: int, is_root: int = -1) -> list[ProcessGroup]:
+    """A process_group, as each of its members knows it."""
     name, secret = f"test-{secrets.token_hex(8)}", secrets.token_bytes(16)
-    leader = leads % size
-    return [Meeting(name, secret, size, place, place == leader) for place in range(size)]
+    leader = is_root % size
+    return [ProcessGroup(name, secret, size, rank, rank == leader) for rank in range(size)]
 
 
 def side_by_side(work: Callable[[int], Any], size: int) -> list[Any]:
     """What comes of as many threads."""
     with ThreadPoolExecutor(size) as pool:
-        return [one.result() for one in [pool.submit(work, place) for place in range(size)]]
+        return [one.result() for one in [pool.submit(work, rank) for rank in range(size)]]
 
 
 # -- peers -------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("leads", [0, 2])
-def test_peers_agree_on_a_mean_to_the_bit(leads: int) -> None:
+@pytest.mark.parametrize("is_root", [0, 2])
+def test_peers_agree_on_a_mean_to_the_bit(is_root: int) -> None:
     generator = np.random.default_rng(0)
     own, rows = generator.normal(size=(3, 5, 101)).astype(np.float32), [8, 3, 0]
-    given = meetings(3, leads)
+    given = meetings(3, is_root)
 
-    def work(place: int) -> list[np.ndarray]:
-        peers = Peers(given[place], 101, lambda: None)
-        means = [peers.mean(one if rows[place] else None, rows[place], 101) for one in own[place]]
-        told = peers.gather(place * 10)
-        assert told == ([0, 10, 20] if place == leads else [])
+    def work(rank: int) -> list[np.ndarray]:
+        peers = Peers(given[rank], 101, lambda: None)
+        means = [peers.mean(one if rows[rank] else None, rows[rank], 101) for one in own[rank]]
+        told = peers.gather(rank * 10)
+        assert told == ([0, 10, 20] if rank == is_root else [])
         peers.close()
         return means
 
     found = side_by_side(work, 3)
-    for place in (1, 2):
-        np.testing.assert_array_equal(found[0], found[place])
+    for rank in (1, 2):
+        np.testing.assert_array_equal(found[0], found[rank])
     wanted = np.average(own.astype(np.float64), axis=0, weights=rows).astype(np.float32)
     np.testing.assert_allclose(found[0], wanted, rtol=1e-6)
 
@@ -59,11 +59,11 @@ def test_peers_agree_on_a_mean_to_the_bit(leads: int) -> None:
 def test_a_peer_that_leaves_is_missed_at_once() -> None:
     given = meetings(3)
 
-    def work(place: int) -> str:
-        peers = Peers(given[place], 4, lambda: None)
+    def work(rank: int) -> str:
+        peers = Peers(given[rank], 4, lambda: None)
         try:
             peers.mean(np.ones(4, np.float32), 1, 4)
-            if place == 0:
+            if rank == 0:
                 return "left"
             peers.mean(np.ones(4, np.float32), 1, 4)
         except PeerLost as error:
@@ -77,11 +77,11 @@ def test_a_peer_that_leaves_is_missed_at_once() -> None:
 
 def test_nobody_meets_without_the_secret() -> None:
     one, other = meetings(2)
-    stranger = Meeting(one.name, b"guessed", 2, one.place, one.leads)
+    stranger = ProcessGroup(one.name, b"guessed", 2, one.rank, one.is_root)
 
-    def work(place: int) -> str:
+    def work(rank: int) -> str:
         try:
-            Peers([stranger, other][place], 4, lambda: None).close()
+            Peers([stranger, other][rank], 4, lambda: None).close()
         except PeerLost as error:
             return error.message
         return "met"
@@ -89,13 +89,13 @@ def test_nobody_meets_without_the_secret() -> None:
     assert all("did not meet" in told for told in side_by_side(work, 2))
 
 
-@pytest.mark.parametrize("place", [0, 1])
-def test_who_waits_for_peers_can_be_stopped(place: int) -> None:
+@pytest.mark.parametrize("rank", [0, 1])
+def test_who_waits_for_peers_can_be_stopped(rank: int) -> None:
     def tick() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Peers(meetings(2)[place], 4, tick)
+        Peers(meetings(2)[rank], 4, tick)
 
 
 def initial(recipe: Any, data: Data) -> bytes:
@@ -118,7 +118,7 @@ def parts_of(
     state: bytes | None,
     rows: Sequence[int] = (),
     cache_bytes: int = 2**20,
-    leads: int = -1,
+    is_root: int = -1,
     bits: int = 32,
     is_pipelined: bool = False,
     shares: Sequence[int] = (),
@@ -130,23 +130,23 @@ def parts_of(
 
     total, size = data.buffers.total, len(data.features)
     state = initial(recipe, data) if state is None else state
-    counts, given = list(rows) or [total] * size, meetings(size, leads)
+    counts, given = list(rows) or [total] * size, meetings(size, is_root)
     sizes = list(shares) or [recipe.fit_params.batch_size] * size
     steps = max(math.ceil(count / own) for count, own in zip(counts, sizes, strict=True))
 
-    def work(place: int) -> Any:
-        order = order_of(5, 1, place, shuffle=recipe.fit_params.shuffle)
+    def work(rank: int) -> Any:
+        order = order_of(5, 1, rank, shuffle=recipe.fit_params.shuffle)
         part = RoundPart(
-            place,
-            (0, counts[place]),
-            meeting=replace(given[place], bits=bits),
+            rank,
+            (0, counts[rank]),
+            process_group=replace(given[rank], bits=bits),
             steps=steps,
             is_pipelined=is_pipelined,
-            batch_size=sizes[place] if shares else None,
+            batch_size=sizes[rank] if shares else None,
         )
-        task = HopTask(recipe, order, data.buffers, (1, "training", place), 7, False, part=part)
+        task = HopTask(recipe, order, data.buffers, (1, "training", rank), 7, False, part=part)
         hop = GroupHop(task, state, None, Programs(), PartitionCache(cache_bytes), lambda: None)
-        pieces = data.pieces(place)
+        pieces = data.pieces(rank)
         for subepoch in range(recipe.fit_params.epochs):
             for buffer_id in order.buffers(subepoch, data.buffers.ids):
                 hop.feed(subepoch, buffer_id, *pieces[buffer_id])
@@ -163,8 +163,8 @@ def batches_of(
 ) -> list[Any]:
     """The rows of each step, of all partitions one after another, in the order of their hops."""
     ordered = []
-    for place, count in enumerate(counts):
-        order, pieces = order_of(5, epoch, place), data.pieces(place)
+    for rank, count in enumerate(counts):
+        order, pieces = order_of(5, epoch, rank), data.pieces(rank)
         rows = [
             (x[index], y[index])
             for buffer_id in order.buffers(0, data.buffers.ids)
@@ -251,7 +251,7 @@ def test_the_bits_do_not_depend_on_who_leads_or_how_rows_come(
     data = Data((20, 17), partitions=2)
     given = recipe(full_net, fit_params="batch_size=8,epochs=2")
     first, _ = parts_of(given, data, None)
-    again, _ = parts_of(given, data, None, cache_bytes=cache_bytes, leads=0)
+    again, _ = parts_of(given, data, None, cache_bytes=cache_bytes, is_root=0)
     assert first == again
     assert parts_of(given, data, first)[0] != first
 
@@ -337,7 +337,7 @@ def test_pipelined_they_equal_ten_lines_of_numpy(
     start = initial(given, data)
     state, _ = parts_of(given, data, start, bits=bits, is_pipelined=True)
     apart = [
-        batches_of(data, [rows if one == place else 0 for one in range(3)], 8) for place in range(3)
+        batches_of(data, [rows if one == rank else 0 for one in range(3)], 8) for rank in range(3)
     ]
     first = np.concatenate([one.reshape(-1) for one in weights_of(start)])
     wanted = pipe(first, list(zip(*apart, strict=True)), 0.05, compressed)

@@ -22,11 +22,11 @@ import numpy as np
 import pytest
 
 from cerebro_db.errors import InvalidArgument, PeerLost, PeersApart
-from cerebro_db.training.peers import doors, network_peers
-from cerebro_db.training.peers.doors import Address, Door
-from cerebro_db.training.peers.network_peers import NetworkPeers, met, unreached
-from cerebro_db.training.peers.peers import Meeting
-from cerebro_db.training.tasks import meeting_of
+from cerebro_db.training.peers import listeners, network_peers
+from cerebro_db.training.peers.listeners import Address, Listener
+from cerebro_db.training.peers.network_peers import NetworkPeers, peers_of, unreached
+from cerebro_db.training.peers.peers import ProcessGroup
+from cerebro_db.training.tasks import process_group_of
 from tests.training import test_group
 from tests.training.conftest import Data, net
 from tests.training.test_group import side_by_side
@@ -40,34 +40,36 @@ def nothing() -> None:
 
 
 @pytest.fixture
-def opened() -> Iterator[list[Door]]:
+def opened() -> Iterator[list[Listener]]:
     """Doors of a test, which shuts them."""
-    found: list[Door] = []
+    found: list[Listener] = []
     yield found
-    for door in found:
-        door.close()
+    for listener in found:
+        listener.close()
 
 
-def meetings(opened: list[Door], size: int, bits: int = 32, leads: int = -1) -> list[Meeting]:
-    """A meeting of trainers of several hosts, as each of them knows it."""
-    found = [Door(NETWORK) for _ in range(size)]
+def meetings(
+    opened: list[Listener], size: int, bits: int = 32, is_root: int = -1
+) -> list[ProcessGroup]:
+    """A process_group of trainers of several hosts, as each of them knows it."""
+    found = [Listener(NETWORK) for _ in range(size)]
     opened += found
-    secret, addresses = secrets.token_bytes(16), [door.address for door in found]
+    secret, addresses = secrets.token_bytes(16), [listener.address for listener in found]
     return [
-        Meeting("", secret, size, place, place == leads % size, bits, addresses, door)
-        for place, door in enumerate(found)
+        ProcessGroup("", secret, size, rank, rank == is_root % size, bits, addresses, listener)
+        for rank, listener in enumerate(found)
     ]
 
 
-def exchanged(given: Sequence[Meeting], own: np.ndarray, rows: Sequence[int]) -> list[Any]:
+def exchanged(given: Sequence[ProcessGroup], own: np.ndarray, rows: Sequence[int]) -> list[Any]:
     """What each of some peers gets: the means of arrays, and the messages of all."""
     count = own.shape[-1]
 
-    def work(place: int) -> Any:
-        peers = met(given[place], count, nothing)
-        means = [peers.mean(one if rows[place] else None, rows[place], count) for one in own[place]]
-        exact = peers.mean(own[place][0], 1.0, count, exact=True)
-        told = peers.gather({"place": place})
+    def work(rank: int) -> Any:
+        peers = peers_of(given[rank], count, nothing)
+        means = [peers.mean(one if rows[rank] else None, rows[rank], count) for one in own[rank]]
+        exact = peers.mean(own[rank][0], 1.0, count, exact=True)
+        told = peers.gather({"rank": rank})
         peers.close()
         return [one.tobytes() for one in (*means, exact)], told
 
@@ -78,27 +80,27 @@ def exchanged(given: Sequence[Meeting], own: np.ndarray, rows: Sequence[int]) ->
 @pytest.mark.parametrize("bits", [32, 16, 8])
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_means_are_to_the_bit_those_of_shared_memory(
-    opened: list[Door], size: int, bits: int
+    opened: list[Listener], size: int, bits: int
 ) -> None:
     own = np.random.default_rng(size).normal(size=(size, 3, 1001)).astype(np.float32)
     apart = meetings(opened, size, bits)
     name = f"test-{secrets.token_hex(8)}"
-    together = [replace(one, name=name, addresses=(), door=None) for one in apart]
+    together = [replace(one, name=name, addresses=(), listener=None) for one in apart]
     found, wanted = (exchanged(given, own, ROWS[-size:]) for given in (apart, together))
     assert found == wanted
     assert [told for _, told in found] == [[]] * (size - 1) + [
-        [{"place": place} for place in range(size)]
+        [{"rank": rank} for rank in range(size)]
     ]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_fewer_numbers_than_peers(opened: list[Door], count: int) -> None:
+def test_fewer_numbers_than_peers(opened: list[Listener], count: int) -> None:
     own = np.arange(4 * count, dtype=np.float32).reshape(4, 1, count)
     for means, _ in exchanged(meetings(opened, 4), own, (1, 1, 1, 1)):
         assert means[0] == own.mean(axis=0)[0].tobytes()
 
 
-def test_large_arrays_that_all_send_at_once(opened: list[Door]) -> None:
+def test_large_arrays_that_all_send_at_once(opened: list[Listener]) -> None:
     """More than the buffers of the system hold, so that nobody could send first and receive then."""
     own = np.ones((3, 1, 6_000_000), np.float32) * np.arange(1, 4, dtype=np.float32)[:, None, None]
     for means, _ in exchanged(meetings(opened, 3), own, (1, 1, 1)):
@@ -110,7 +112,7 @@ def test_large_arrays_that_all_send_at_once(opened: list[Door]) -> None:
     [(2, 32, 1.0), (2, 8, 0.25), (4, 32, 1.5), (4, 8, 0.75), (3, 16, 1.0)],
 )
 def test_bytes_that_each_sends(
-    opened: list[Door], monkeypatch: pytest.MonkeyPatch, size: int, bits: int, share: float
+    opened: list[Listener], monkeypatch: pytest.MonkeyPatch, size: int, bits: int, share: float
 ) -> None:
     """In shares of the array: all of it coded to all, or a share coded to each and the mean of one."""
     sent: list[int] = []
@@ -125,9 +127,9 @@ def test_bytes_that_each_sends(
     count, given = 24_000, meetings(opened, size, bits)
     own = np.ones((size, count), np.float32)
 
-    def work(place: int) -> None:
-        peers = NetworkPeers(given[place], count, nothing)
-        peers.mean(own[place], 1.0, count)
+    def work(rank: int) -> None:
+        peers = NetworkPeers(given[rank], count, nothing)
+        peers.mean(own[rank], 1.0, count)
         peers.close()
 
     side_by_side(work, size)
@@ -137,7 +139,7 @@ def test_bytes_that_each_sends(
 
 @pytest.mark.parametrize(("bits", "is_pipelined"), [(32, False), (8, True)])
 def test_hops_come_to_the_bits_of_one_host(
-    opened: list[Door],
+    opened: list[Listener],
     recipe: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
     bits: int,
@@ -155,13 +157,13 @@ def test_hops_come_to_the_bits_of_one_host(
 
     together = weights()
     monkeypatch.setattr(
-        test_group, "meetings", lambda size, leads: meetings(opened, size, leads=leads)
+        test_group, "meetings", lambda size, is_root: meetings(opened, size, is_root=is_root)
     )
     assert weights() == together
 
 
 # -- who is let in -----------------------------------------------------------------------------
-def test_nobody_meets_without_the_secret(opened: list[Door]) -> None:
+def test_nobody_meets_without_the_secret(opened: list[Listener]) -> None:
     one, other = meetings(opened, 2)
     given = [one, replace(other, secret=b"guessed")]
     ended = threading.Event()
@@ -170,13 +172,13 @@ def test_nobody_meets_without_the_secret(opened: list[Door]) -> None:
         if ended.is_set():
             raise PeerLost("nobody came")
 
-    def work(place: int) -> str:
+    def work(rank: int) -> str:
         try:
-            met(given[place], 4, tick if place == 0 else nothing).close()
+            peers_of(given[rank], 4, tick if rank == 0 else nothing).close()
         except (PeersApart, PeerLost) as error:
             return error.message
         finally:
-            if place == 1:
+            if rank == 1:
                 ended.set()
         return "met"
 
@@ -188,20 +190,20 @@ def test_nobody_meets_without_the_secret(opened: list[Door]) -> None:
 
 
 def test_strangers_are_shut_out_and_the_others_meet(
-    opened: list[Door], monkeypatch: pytest.MonkeyPatch
+    opened: list[Listener], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doors, "_HANDSHAKE_SECONDS", 1.0)
+    monkeypatch.setattr(listeners, "_HANDSHAKE_SECONDS", 1.0)
     given = meetings(opened, 2)
-    place = given[0].addresses[0][1:]
-    silent = socket.create_connection(place)
-    rude = socket.create_connection(place)
+    rank = given[0].addresses[0][1:]
+    silent = socket.create_connection(rank)
+    rude = socket.create_connection(rank)
     rude.sendall(b"GET / HTTP/1.0\r\n\r\n" * 100)
-    left = socket.create_connection(place)
+    left = socket.create_connection(rank)
     left.close()
 
     def guess() -> None:
         with suppress(Exception):
-            Client(place, authkey=b"guessed")
+            Client(rank, authkey=b"guessed")
 
     threading.Thread(target=guess, daemon=True).start()
     own = np.ones((2, 1, 4), np.float32)
@@ -210,15 +212,15 @@ def test_strangers_are_shut_out_and_the_others_meet(
         one.close()
 
 
-def test_who_comes_to_another_one_than_it_meant_is_shut_out(opened: list[Door]) -> None:
+def test_who_comes_to_another_one_than_it_meant_is_shut_out(opened: list[Listener]) -> None:
     """Where hosts have the same address each for itself, it may be found on the own one."""
     given = meetings(opened, 3)
     addresses = list(given[2].addresses)
     addresses[1] = addresses[0]
     lost = replace(given[2], addresses=addresses)
 
-    def work(place: int) -> list[tuple[int, str]]:
-        return unreached([given[0], lost][place], nothing)
+    def work(rank: int) -> list[tuple[int, str]]:
+        return unreached([given[0], lost][rank], nothing)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(network_peers, "_REACH_SECONDS", 1.0)
@@ -232,33 +234,33 @@ def test_who_comes_to_another_one_than_it_meant_is_shut_out(opened: list[Door]) 
     ]
 
 
-def test_beyond_the_network_nobody_goes(opened: list[Door]) -> None:
+def test_beyond_the_network_nobody_goes(opened: list[Listener]) -> None:
     _, other = meetings(opened, 2)
     away = [Address("away", "192.0.2.1", 4000), other.addresses[1]]
     with pytest.raises(
         PeersApart,
         match=r"got the address 192\.0\.2\.1:4000 of host away; allowed: .*127\.0\.0\.0/8",
     ):
-        met(replace(other, addresses=away), 4, nothing)
+        peers_of(replace(other, addresses=away), 4, nothing)
 
 
 # -- who ends -----------------------------------------------------------------------------------
 PEER = """
 import json, sys
 import numpy as np
-from cerebro_db.training.peers.doors import Address, Door
+from cerebro_db.training.peers.listeners import Address, Listener
 from cerebro_db.training.peers.network_peers import NetworkPeers
-from cerebro_db.training.peers.peers import Meeting
-door = Door("127.0.0.0/8")
-print(json.dumps(door.address), flush=True)
+from cerebro_db.training.peers.peers import ProcessGroup
+listener = Listener("127.0.0.0/8")
+print(json.dumps(listener.address), flush=True)
 addresses = [Address(*one) for one in json.loads(sys.stdin.readline())]
-peers = NetworkPeers(Meeting("", b"secret", 3, 1, False, 32, addresses, door), 1_000_000, lambda: None)
+peers = NetworkPeers(ProcessGroup("", b"secret", 3, 1, False, 32, addresses, listener), 1_000_000, lambda: None)
 while True:
     peers.mean(np.ones(1_000_000, np.float32), 1, 1_000_000)
 """
 
 
-def test_a_peer_that_is_killed_is_missed_within_a_second(opened: list[Door]) -> None:
+def test_a_peer_that_is_killed_is_missed_within_a_second(opened: list[Listener]) -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", PEER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -268,17 +270,17 @@ def test_a_peer_that_is_killed_is_missed_within_a_second(opened: list[Door]) -> 
     first, _, third = meetings(opened, 3)
     addresses = [first.addresses[0], theirs, first.addresses[2]]
     given = {
-        one.place: replace(one, secret=b"secret", addresses=addresses) for one in (first, third)
+        one.rank: replace(one, secret=b"secret", addresses=addresses) for one in (first, third)
     }
     print(json.dumps(addresses), file=child.stdin, flush=True)
     killed: list[float] = []
 
-    def work(place: int) -> tuple[float, str]:
-        peers = NetworkPeers(given[place], 1_000_000, nothing)
+    def work(rank: int) -> tuple[float, str]:
+        peers = NetworkPeers(given[rank], 1_000_000, nothing)
         try:
             for step in range(10_000):
                 peers.mean(np.ones(1_000_000, np.float32), 1, 1_000_000)
-                if step == 5 and place == 0:
+                if step == 5 and rank == 0:
                     killed.append(time.monotonic())
                     child.kill()
         except PeerLost as error:
@@ -295,23 +297,23 @@ def test_a_peer_that_is_killed_is_missed_within_a_second(opened: list[Door]) -> 
     assert f"the peer at {addresses[1]} has ended" in told
 
 
-@pytest.mark.parametrize("place", [0, 1])
-def test_who_waits_for_peers_can_be_stopped(opened: list[Door], place: int) -> None:
+@pytest.mark.parametrize("rank", [0, 1])
+def test_who_waits_for_peers_can_be_stopped(opened: list[Listener], rank: int) -> None:
     def tick() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        met(meetings(opened, 2)[place], 4, tick)
+        peers_of(meetings(opened, 2)[rank], 4, tick)
 
 
 # -- who can be reached ----------------------------------------------------------------------------
-def test_all_look_whether_they_reach_each_other(opened: list[Door]) -> None:
+def test_all_look_whether_they_reach_each_other(opened: list[Listener]) -> None:
     given = meetings(opened, 4)
-    assert side_by_side(lambda place: unreached(given[place], nothing), 4) == [[]] * 4
+    assert side_by_side(lambda rank: unreached(given[rank], nothing), 4) == [[]] * 4
 
 
 def test_a_listener_that_is_closed_is_reported_with_who_wanted_to_go_there(
-    opened: list[Door], monkeypatch: pytest.MonkeyPatch
+    opened: list[Listener], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(network_peers, "_REACH_SECONDS", 0.5)
     given = meetings(opened, 3)
@@ -322,11 +324,11 @@ def test_a_listener_that_is_closed_is_reported_with_who_wanted_to_go_there(
         (0, f"host {own} cannot reach {given[0].addresses[0]}: it let nobody in within 0.5 s"),
         (1, f"host {own} cannot reach {given[1].addresses[1]}: Connection refused"),
     ]
-    elsewhere = replace(given[2], door=opened[0])
+    elsewhere = replace(given[2], listener=opened[0])
     with pytest.raises(PeersApart, match="in a trainer that listens on"):
         NetworkPeers(elsewhere, 4, nothing)
     with pytest.raises(PeersApart, match="in a trainer that does not listen"):
-        NetworkPeers(replace(given[2], door=None), 4, nothing)
+        NetworkPeers(replace(given[2], listener=None), 4, nothing)
 
 
 @pytest.fixture
@@ -344,20 +346,20 @@ def among() -> str:
 
 
 def test_listeners_keep_to_the_ports_that_are_allowed(
-    opened: list[Door], among: str, monkeypatch: pytest.MonkeyPatch
+    opened: list[Listener], among: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doors, "_PORT_SECONDS", 0.2)
-    opened += [Door(NETWORK, among), Door(NETWORK, among)]
-    assert "-".join(str(door.address.port) for door in opened) == among
+    monkeypatch.setattr(listeners, "_PORT_SECONDS", 0.2)
+    opened += [Listener(NETWORK, among), Listener(NETWORK, among)]
+    assert "-".join(str(listener.address.port) for listener in opened) == among
     with pytest.raises(PeersApart, match=f"peer_ports: got {among}; .* in use") as caught:
-        Door(NETWORK, among)
+        Listener(NETWORK, among)
     assert "at least twice as many" in (caught.value.hint or "")
 
 
 def test_a_port_of_a_trainer_that_is_about_to_end_is_waited_for(
-    opened: list[Door], among: str
+    opened: list[Listener], among: str
 ) -> None:
-    opened += [Door(NETWORK, among), Door(NETWORK, among)]
+    opened += [Listener(NETWORK, among), Listener(NETWORK, among)]
     ticks: list[None] = []
 
     def tick() -> None:
@@ -365,26 +367,28 @@ def test_a_port_of_a_trainer_that_is_about_to_end_is_waited_for(
         if len(ticks) == 3:
             opened[1].close()
 
-    opened.append(Door(NETWORK, among, tick))
+    opened.append(Listener(NETWORK, among, tick))
     assert opened[2].address == opened[1].address
 
     def stop() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Door(NETWORK, among, stop)
+        Listener(NETWORK, among, stop)
 
 
 def test_a_host_without_an_address_in_the_network() -> None:
     with pytest.raises(PeersApart, match=r"peer_network: got 203\.0\.113\.0/24; .* has 127"):
-        Door("203.0.113.0/24")
+        Listener("203.0.113.0/24")
 
 
-def test_many_strangers_delay_nobody(opened: list[Door], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_strangers_delay_nobody(
+    opened: list[Listener], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Those who prove nothing are heard beside the others, so many at a time."""
     given = meetings(opened, 3)
     strangers = [socket.create_connection(given[0].addresses[0][1:]) for _ in range(100)]
-    monkeypatch.setattr(doors, "_STRANGERS", 8)
+    monkeypatch.setattr(listeners, "_STRANGERS", 8)
     own, begun = np.ones((3, 1, 4), np.float32), time.monotonic()
     for means, _ in exchanged(given, own, (1, 1, 1)):
         assert means[0] == own[0, 0].tobytes()
@@ -394,16 +398,16 @@ def test_many_strangers_delay_nobody(opened: list[Door], monkeypatch: pytest.Mon
 
 
 def test_one_way_that_is_shut_is_no_fault_of_the_others(
-    opened: list[Door], monkeypatch: pytest.MonkeyPatch
+    opened: list[Listener], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that waits for an answer lets others in meanwhile."""
     monkeypatch.setattr(network_peers, "_REACH_SECONDS", 1.0)
-    given = meetings(opened, 4)  # nobody serves the first door
+    given = meetings(opened, 4)  # nobody serves the first listener
     told = side_by_side(lambda number: unreached(given[number + 1], nothing), 3)
-    assert [[place for place, _ in reasons] for reasons in told] == [[0]] * 3
+    assert [[rank for rank, _ in reasons] for reasons in told] == [[0]] * 3
 
 
-def test_proofs_are_good_for_one_direction_and_for_these_places(opened: list[Door]) -> None:
+def test_proofs_are_good_for_one_direction_and_for_these_places(opened: list[Listener]) -> None:
     """Whoever brings the words of one to another gets nowhere."""
     given = meetings(opened, 3)
     relay = socket.create_server(("127.0.0.1", 0))
@@ -422,48 +426,50 @@ def test_proofs_are_good_for_one_direction_and_for_these_places(opened: list[Doo
     thread.start()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(network_peers, "_REACH_SECONDS", 1.0)
-        _, told = side_by_side(lambda place: unreached([given[0], lost][place], nothing), 2)
+        _, told = side_by_side(lambda rank: unreached([given[0], lost][rank], nothing), 2)
     thread.join()
     relay.close()
-    assert [place for place, _ in told] == [1]
+    assert [rank for rank, _ in told] == [1]
     assert "before it was known who is who" in told[0][1]
 
 
-def test_who_does_not_speak_as_trainers_do_is_no_peer(opened: list[Door]) -> None:
+def test_who_does_not_speak_as_trainers_do_is_no_peer(opened: list[Listener]) -> None:
     given = meetings(opened, 2)
     rude = socket.create_server(("127.0.0.1", 0))
     addresses = [Address("rude", *rude.getsockname()), given[1].addresses[1]]
 
-    def talk() -> None:
+    def handshake() -> None:
         came, _ = rude.accept()
         with came:
             came.sendall(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n" * 10)
             came.recv(4096)
 
-    thread = threading.Thread(target=talk, daemon=True)
+    thread = threading.Thread(target=handshake, daemon=True)
     thread.start()
     with pytest.raises(PeersApart, match="of host rude: it knows another secret"):
-        met(replace(given[1], addresses=addresses), 4, nothing)
+        peers_of(replace(given[1], addresses=addresses), 4, nothing)
     thread.join()
     rude.close()
 
 
 def test_a_way_that_the_system_refuses_at_once_is_reported(
-    opened: list[Door], monkeypatch: pytest.MonkeyPatch
+    opened: list[Listener], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doors, "CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr(listeners, "CONNECT_SECONDS", 0.3)
     monkeypatch.setattr(network_peers, "_REACH_SECONDS", 1.0)
-    door = Door("0.0.0.0/0")
-    opened.append(door)
+    listener = Listener("0.0.0.0/0")
+    opened.append(listener)
     nowhere = Address("away", "0.0.0.1", 4000)
-    meeting = Meeting("", b"x", 3, 1, False, 32, [nowhere, door.address, door.address], door)
-    ((place, told),) = unreached(meeting, nothing)
-    assert place == 0
+    process_group = ProcessGroup(
+        "", b"x", 3, 1, False, 32, [nowhere, listener.address, listener.address], listener
+    )
+    ((rank, told),) = unreached(process_group, nothing)
+    assert rank == 0
     assert told.startswith(f"host {os.uname().nodename} cannot reach 0.0.0.1:4000 of host away: ")
 
 
 class Flaky:
-    """The socket of a door, whose first connections have ended before they are let in."""
+    """The socket of a listener, whose first connections have ended before they are let in."""
 
     def __init__(self, real: socket.socket, *errors: int) -> None:
         self._real, self._errors = real, list(errors)
@@ -475,7 +481,7 @@ class Flaky:
         return self._real.accept()
 
 
-def test_connections_that_ended_before_they_are_let_in_harm_nobody(opened: list[Door]) -> None:
+def test_connections_that_ended_before_they_are_let_in_harm_nobody(opened: list[Listener]) -> None:
     given = meetings(opened, 2)
     opened[0].socket = Flaky(opened[0].socket, errno.EPROTO, errno.ENETDOWN, errno.ECONNABORTED)  # type: ignore[assignment]
     own = np.ones((2, 1, 4), np.float32)
@@ -485,32 +491,32 @@ def test_connections_that_ended_before_they_are_let_in_harm_nobody(opened: list[
 def look(**other: Any) -> str:
     """The task of a look."""
     listed = [{"host": "h", "ip": f"10.0.0.{one}", "port": 4000} for one in (1, 2)]
-    told = {"name": "n", "secret": "s", "size": 2, "place": 0, "leads": False, "bits": 32}
+    told = {"name": "n", "secret": "s", "size": 2, "rank": 0, "is_root": False, "bits": 32}
     return json.dumps(told | {"addresses": listed} | other)
 
 
-def test_a_look_goes_to_each_address_once(opened: list[Door]) -> None:
-    opened.append(Door(NETWORK))
-    found = meeting_of(look(), opened[0])
+def test_a_look_goes_to_each_address_once(opened: list[Listener]) -> None:
+    opened.append(Listener(NETWORK))
+    found = process_group_of(look(), opened[0])
     assert [str(one) for one in found.addresses] == [
         "10.0.0.1:4000 of host h",
         "10.0.0.2:4000 of host h",
     ]
     same = [{"host": name, "ip": "10.0.0.1", "port": 4000} for name in ("a", "b")]
     with pytest.raises(PeersApart, match=r"got 10\.0\.0\.1:4000 of host b and 10"):
-        meeting_of(look(addresses=same), opened[0])
+        process_group_of(look(addresses=same), opened[0])
     many = [{"host": "h", "ip": "10.0.0.1", "port": 1 + port} for port in range(1001)]
     with pytest.raises(InvalidArgument, match="got 1001 addresses; allowed: 1000"):
-        meeting_of(look(addresses=many, size=1001), opened[0])
+        process_group_of(look(addresses=many, size=1001), opened[0])
 
 
-def test_sums_take_little_memory(opened: list[Door]) -> None:
+def test_sums_take_little_memory(opened: list[Listener]) -> None:
     count, given = 4_000_000, meetings(opened, 2)
     own = np.ones((2, count), np.float32)
 
-    def work(place: int) -> None:
-        peers = NetworkPeers(given[place], count, nothing)
-        peers.mean(own[place], 1.0, count)
+    def work(rank: int) -> None:
+        peers = NetworkPeers(given[rank], count, nothing)
+        peers.mean(own[rank], 1.0, count)
         peers.close()
 
     tracemalloc.start()
@@ -523,14 +529,14 @@ def test_sums_take_little_memory(opened: list[Door]) -> None:
     assert most < 5 * own[0].nbytes
 
 
-def test_ip_of_version_6(opened: list[Door]) -> None:
-    if "::1" not in doors.own_addresses():
+def test_ip_of_version_6(opened: list[Listener]) -> None:
+    if "::1" not in listeners.own_addresses():
         pytest.skip("this host has no addresses of version 6")
-    opened += [Door("::1/128"), Door("::1/128")]
-    addresses = [door.address for door in opened]
+    opened += [Listener("::1/128"), Listener("::1/128")]
+    addresses = [listener.address for listener in opened]
     assert str(addresses[0]).startswith(f"[::1]:{addresses[0].port} of host ")
     given = [
-        Meeting("", b"x", 2, place, place == 1, 32, addresses, opened[place]) for place in (0, 1)
+        ProcessGroup("", b"x", 2, rank, rank == 1, 32, addresses, opened[rank]) for rank in (0, 1)
     ]
     own = np.ones((2, 1, 4), np.float32)
     assert [means[0] for means, _ in exchanged(given, own, (1, 1))] == [own[0, 0].tobytes()] * 2

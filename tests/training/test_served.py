@@ -24,29 +24,31 @@ def served(
     groups: int | None,
     rows: Sequence[int] = (),
     cache_bytes: int = 2**20,
-    leads: int = -1,
+    is_root: int = -1,
     **more: Any,
 ) -> tuple[bytes, Any]:
     """A round over all partitions of some data: the state, and the record."""
     from cerebro_db.training.hop import HopTask, Programs, RoundPart
     from cerebro_db.training.partitions import PartitionCache
-    from cerebro_db.training.peers.parameter_server import Served
-    from cerebro_db.training.peers.served import ServedHop
+    from cerebro_db.training.peers.parameter_server import ServedRound
+    from cerebro_db.training.peers.server_hop import ParameterServerHop
 
     total, size = data.buffers.total, len(data.features)
-    counts, given = list(rows) or [total] * size, meetings(size, leads)
+    counts, given = list(rows) or [total] * size, meetings(size, is_root)
     steps = [math.ceil(count / recipe.fit_params.batch_size) for count in counts]
     passes = recipe.fit_params.epochs
-    asked = Served(groups, tuple(steps), passes, **more)
+    asked = ServedRound(groups, tuple(steps), passes, **more)
 
-    def work(place: int) -> Any:
-        order = order_of(5, 1, place, shuffle=recipe.fit_params.shuffle)
+    def work(rank: int) -> Any:
+        order = order_of(5, 1, rank, shuffle=recipe.fit_params.shuffle)
         part = RoundPart(
-            place, (0, counts[place]), meeting=given[place], steps=max(steps), served=asked
+            rank, (0, counts[rank]), process_group=given[rank], steps=max(steps), served=asked
         )
-        task = HopTask(recipe, order, data.buffers, (1, "training", place), 7, False, part=part)
-        hop = ServedHop(task, state, None, Programs(), PartitionCache(cache_bytes), lambda: None)
-        pieces = data.pieces(place)
+        task = HopTask(recipe, order, data.buffers, (1, "training", rank), 7, False, part=part)
+        hop = ParameterServerHop(
+            task, state, None, Programs(), PartitionCache(cache_bytes), lambda: None
+        )
+        pieces = data.pieces(rank)
         for subepoch in range(passes):
             for buffer_id in order.buffers(subepoch, data.buffers.ids):
                 hop.feed(subepoch, buffer_id, *pieces[buffer_id])
@@ -59,17 +61,17 @@ def served(
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "leads", "cache_bytes"),
+    ("optimizer", "is_root", "cache_bytes"),
     [("SGD(lr=0.05,momentum=0.9)", -1, 2**20), ("Adam(lr=0.01)", 0, 0)],
 )
 def test_a_synchronous_server_equals_allreduce_to_the_bit(
-    recipe: Callable[..., Any], full_net: str, optimizer: str, leads: int, cache_bytes: int
+    recipe: Callable[..., Any], full_net: str, optimizer: str, is_root: int, cache_bytes: int
 ) -> None:
     data, counts = Data((20, 17), partitions=3), [37, 37, 21]
     given = recipe(full_net, f"{LOSS},optimizer='{optimizer}'", "batch_size=8,epochs=2")
     start = initial(given, data)
     wanted, _ = parts_of(given, data, start, counts)
-    found, record = served(given, data, start, 1, counts, leads=leads, cache_bytes=cache_bytes)
+    found, record = served(given, data, start, 1, counts, is_root=is_root, cache_bytes=cache_bytes)
     assert found == wanted
     assert (record.groups, record.momentum, record.probes) == (1, None, "")
     assert [one.most for one in record.staleness] == [0] * 3
@@ -82,7 +84,15 @@ def test_a_recorded_order_gives_the_same_bits(recipe: Callable[..., Any], full_n
     start = initial(given, data)
     first, record = served(given, data, start, groups, counts, momentum=0.4)
     again, repeated = served(
-        given, data, start, groups, counts, momentum=0.4, order=record.order, leads=0, cache_bytes=0
+        given,
+        data,
+        start,
+        groups,
+        counts,
+        momentum=0.4,
+        order=record.order,
+        is_root=0,
+        cache_bytes=0,
     )
     assert first == again
     assert record == repeated
@@ -170,6 +180,6 @@ def test_replicas_of_different_sizes_leave_the_generators_of_the_first(
     given = recipe(full_net)
     start = initial(given, data)
     assert (
-        parts_of(given, data, start, counts, leads=0)[0]
-        == parts_of(given, data, start, counts, leads=1)[0]
+        parts_of(given, data, start, counts, is_root=0)[0]
+        == parts_of(given, data, start, counts, is_root=1)[0]
     )

@@ -27,9 +27,9 @@ from cerebro_db.training.peers.updates import (
 
 
 def test_groups_differ_in_size_by_one_at_most() -> None:
-    for places in range(1, 12):
-        for groups in range(1, places + 1):
-            found = groups_of(places, groups)
+    for ranks in range(1, 12):
+        for groups in range(1, ranks + 1):
+            found = groups_of(ranks, groups)
             sizes = [found.count(group) for group in range(groups)]
             assert list(found) == sorted(found)
             assert max(sizes) - min(sizes) <= 1
@@ -40,11 +40,11 @@ def test_groups_differ_in_size_by_one_at_most() -> None:
 def test_one_group_waits_for_all_and_is_never_stale() -> None:
     made = Updates(groups_of(3, 1), [2])
     for _ in range(2):
-        for place in (2, 0, 1):
+        for rank in (2, 0, 1):
             assert made.next() is None
-            assert made.awaits(place)
-            made.pushed(place)
-            assert not made.awaits(place)
+            assert made.awaits(rank)
+            made.pushed(rank)
+            assert not made.awaits(rank)
         assert made.next() == 0
         assert made.applied(0) == 0
     assert made.is_done
@@ -54,8 +54,8 @@ def test_one_group_waits_for_all_and_is_never_stale() -> None:
 def test_staleness_is_the_number_of_updates_that_a_gradient_has_not_seen() -> None:
     made = Updates(groups_of(4, 2), [3, 2])
     found = []
-    for place in (0, 1, 0, 1, 2, 3, 0, 1, 3, 2):
-        made.pushed(place)
+    for rank in (0, 1, 0, 1, 2, 3, 0, 1, 3, 2):
+        made.pushed(rank)
         while (group := made.next()) is not None:
             found.append((group, made.applied(group)))
     assert found == [(0, 0), (0, 0), (1, 2), (0, 1), (1, 1)]
@@ -102,10 +102,10 @@ def course(workers: int, steps: int, rate: float, seed: int) -> np.ndarray:
     made = Updates(groups_of(workers, workers), [steps] * workers)
     weights = np.ones(len(CURVATURES))
     read, found = [weights] * workers, [weights]
-    for place in generator.integers(0, workers, steps):  # of exponential times, the next is any
-        made.pushed(int(place))
+    for rank in generator.integers(0, workers, steps):  # of exponential times, the next is any
+        made.pushed(int(rank))
         group = made.next()
-        assert group == place
+        assert group == rank
         weights = weights - rate * CURVATURES * read[group]
         made.applied(group)
         read[group] = weights
@@ -178,7 +178,7 @@ def test_where_no_loss_is_a_number_what_was_requested_is_kept() -> None:
 def test_as_few_groups_as_keep_server_or_processors_at_work(
     update: float, push: float, cores: int, groups: int
 ) -> None:
-    model = GroupModel(places=8, cores=cores, gradient=1.0, update=update, push=push)
+    model = GroupModel(ranks=8, cores=cores, gradient=1.0, update=update, push=push)
     assert model.saturating == groups
     assert model.throughput(model.saturating) >= 0.95 * max(map(model.throughput, halved(8)))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from cerebro_db.configs.grids.grid import MODEL_LIST, Grid, parse_compile_grid, parse_fit_grid
 from cerebro_db.configs.grids.parameters import (
     CompileParams,
+    ConfigurationText,
     FitParams,
     compile_text,
     fit_text,
@@ -27,15 +27,6 @@ MAX_CHARACTERS = 16 * 2**20
 _DRAWS_PER_CONFIGURATION = 20
 _DRAWS_IN_VAIN = 1000
 _ROWS_BETWEEN_TICKS = 1000
-
-
-@dataclass(frozen=True)
-class ConfigurationText:
-    """A row of the model selection table."""
-
-    model_id: int
-    compile_params: str
-    fit_params: str
 
 
 def generate(

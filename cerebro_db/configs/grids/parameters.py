@@ -40,6 +40,7 @@ from cerebro_db.configs.names import (
     parse_custom,
 )
 from cerebro_db.errors import InvalidArgument, hinted
+from cerebro_db.wire import Wire
 
 Arguments = tuple[tuple[str, Any], ...]
 
@@ -87,6 +88,14 @@ REFUSED_FIT = (
     "validation_split", "validation_steps", "validation_batch_size", "validation_freq",
     "max_queue_size", "workers", "use_multiprocessing", "x", "y",
 )  # fmt: skip
+
+
+class ConfigurationText(Wire, frozen=True, array_like=True):
+    """A row of the model selection table."""
+
+    model_id: int
+    compile_params: str
+    fit_params: str
 
 
 @dataclass(frozen=True)

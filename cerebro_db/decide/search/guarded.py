@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from cerebro_db.core.decisions import Asked, Decider, Decision, Note, Outlook, Stop
-from cerebro_db.core.events import Held
+from cerebro_db.core.decisions import FINISH, Decision, Ending, Request, note, stop
+from cerebro_db.core.events import Allowance
+from cerebro_db.core.ports import Decider, Outlook
 from cerebro_db.core.state import RunState, Track
-from cerebro_db.decide.search.recorded import Recorded
 from cerebro_db.errors import (
     CerebroError,
     ConfigurationFailed,
@@ -20,7 +20,6 @@ from cerebro_db.errors import (
     NotSupported,
 )
 
-FINISH, FAULT = "finish", "fault"
 # Errors of ours that the same results lead to each time; all others are of the server, or of who has cancelled.
 _IMPOSSIBLE = (InvalidArgument, InvalidArchitecture, ConfigurationFailed, NotSupported)
 # Errors of code. Those of the machine, as of its memory or its disk, may not come another time.
@@ -49,7 +48,7 @@ class Guarded:
         self._decider, self._fault, self._tell = decider, fault, tell
         self._is_recorded = bool(fault)
 
-    def decide(self, state: RunState) -> Iterator[Decision | Held]:
+    def decide(self, state: RunState) -> Iterator[Decision | Allowance]:
         """The decisions of the other one; those that end the search where it has failed."""
         if not self._fault:
             try:
@@ -60,7 +59,7 @@ class Guarded:
         if self._fault:
             yield from self._end(state)
 
-    def check(self, state: RunState, request: Asked) -> None:
+    def check(self, state: RunState, request: Request) -> None:
         """Check that the other one can follow a request.
 
         Raises:
@@ -75,32 +74,32 @@ class Guarded:
             if not _is_defect(error):
                 raise
             raise InvalidArgument(
-                f"{request.action}: got a request that the search cannot follow: {_told(error)}"
+                f"{request.action}: got a request that the search cannot follow: {_shown(error)}"
             ) from error
 
-    def asked(self, state: RunState, request: Asked) -> Iterator[Decision | Held]:
+    def follow(self, state: RunState, request: Request) -> Iterator[Decision | Allowance]:
         """Decisions that follow from a request.
 
         Raises:
             InvalidArgument: the other decider has failed at it; the search ends with what is decided next.
         """
         self._refuse_after_fault()
-        has_answered = False
+        has_decided = False
         try:
-            for one in self._decider.asked(state, request):
+            for one in self._decider.follow(state, request):
                 yield one
-                has_answered = has_answered or not isinstance(one, Held)
+                has_decided = has_decided or not isinstance(one, Allowance)
         except Exception as error:
             if not self.gives_up(error):
                 raise
-            if not has_answered:
+            if not has_decided:
                 self._refuse_after_fault()
 
     def gives_up(self, error: Exception) -> bool:
         """True if the search ends for an error of its decider, or of a decision that cannot be."""
         if self._fault or not _is_defect(error):
             return False
-        self._fault = f"its method has failed: {_told(error)}"
+        self._fault = f"its method has failed: {_shown(error)}"
         self._tell(self._fault, error)
         return True
 
@@ -120,22 +119,22 @@ class Guarded:
                 hint="warm_start_run of cerebro.cerebro_search has a new search learn from its trials",
             )
 
-    def _end(self, state: RunState) -> Iterator[Decision | Held]:
+    def _end(self, state: RunState) -> Iterator[Decision | Allowance]:
         """Begin nothing any more; whatever is not at its budget is stopped after the last epoch that is done."""
         reason, running = self._fault, [one for one in state.alive if _is_short(state, one)]
         if not self._is_recorded:
             self._is_recorded = True
-            yield Note(FINISH, reason, detail={"reason": reason, FAULT: True})
+            yield note(Ending(reason, fault=True), reason)
         for track in running:
             hops = state.spec.hops_an_epoch
             whole = [one // hops for one in track.states if one > 0 and one % hops == 0]
-            yield Stop(track.configuration.mst_key, max(whole, default=0), reason)
+            yield stop(track.configuration.mst_key, max(whole, default=0), reason)
 
 
-def fault_of(recorded: Sequence[Recorded]) -> str:
+def fault_of(stored: Sequence[Decision]) -> str:
     """Reason that an earlier driver had for ending a search whose decider had failed; empty for none."""
-    for one in recorded:
-        if one.action == FINISH and one.detail.get(FAULT) is True:
+    for one in stored:
+        if one.action == FINISH and one.detail.get("fault") is True:
             return one.reason
     return ""
 
@@ -150,6 +149,6 @@ def _is_defect(error: Exception) -> bool:
     return is_of_optuna or isinstance(error, _IMPOSSIBLE + _DEFECTS)
 
 
-def _told(error: Exception) -> str:
+def _shown(error: Exception) -> str:
     text = error.message if isinstance(error, CerebroError) else f"{type(error).__name__}: {error}"
     return " ".join(text.split())[:500]

@@ -7,15 +7,16 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cerebro_db.configs.grids.model_selection import ConfigurationText
 from cerebro_db.configs.grids.parameters import (
     CompileParams,
+    ConfigurationText,
     FitParams,
     parse_compile_params,
     parse_fit_params,
 )
 from cerebro_db.configs.grids.search_methods import BOHB, CMA_ES, GP, GRID, TPE
-from cerebro_db.core.search import SearchSpec, Space
+from cerebro_db.core.search import SearchSpec
+from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.ranking import Values
 from cerebro_db.decide.search.space import Drawing, Explorer, Fixed, Parameters
 from cerebro_db.errors import InvalidArgument, MissingPackage
@@ -95,7 +96,7 @@ class Chance:
 
 
 class Learning:
-    """A sampler of Optuna's, asked and told.
+    """A sampler of Optuna, which learns from results.
 
     What it proposes depends on the seed, the number of the trial, and what it was told: each proposal
     has a sampler with random numbers of its own.
@@ -165,7 +166,7 @@ class Learning:
             self._asked = None
 
     def _add(self, parameters: Parameters, epochs: int, values: Values, *, is_full: bool) -> None:
-        """A trial that was not asked for."""
+        """Add a trial that was not proposed by the sampler to the study."""
         states = self._optuna.trial.TrialState
         fixed = Fixed(parameters)
         self._explorer.suggest(fixed)

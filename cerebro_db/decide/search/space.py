@@ -11,9 +11,13 @@ import numpy as np
 from cerebro_db.configs.functions.optimizers import ARGUMENT_ALIASES
 from cerebro_db.configs.grammar import parse_call, parse_keywords
 from cerebro_db.configs.grids.grid import Choices, Dimension, Grid, Range
-from cerebro_db.configs.grids.model_selection import ConfigurationText
-from cerebro_db.configs.grids.parameters import compile_text, fit_text, optimizer_text
-from cerebro_db.core.search import Space
+from cerebro_db.configs.grids.parameters import (
+    ConfigurationText,
+    compile_text,
+    fit_text,
+    optimizer_text,
+)
+from cerebro_db.core.spec import Space
 from cerebro_db.errors import InvalidArgument
 
 MODEL, OPTIMIZER, METRICS = "model_id", "optimizer", "metrics"
@@ -24,7 +28,7 @@ Category = None | bool | int | float | str
 
 
 class Suggesting(Protocol):
-    """Whoever chooses values: a trial of Optuna's, or a generator of random numbers."""
+    """Chooses values: a trial of Optuna, or a generator of random numbers."""
 
     def suggest_categorical(self, name: str, choices: Sequence[Category]) -> Any:
         """One of some choices."""
@@ -301,7 +305,7 @@ class Explorer:
 
     # -- inside ----------------------------------------------------------------------------------
     def _optimizers(self, model_id: int) -> dict[str, tuple[int, str]]:
-        """Optimizers by a name that tells them apart: place among the alternatives, and class."""
+        """The optimizers by names that tell them apart: index of the alternative, and class."""
         spaces = self._grids[model_id][0].optimizers
         names = [(place, name) for place, one in enumerate(spaces) for name in _classes(one)]
         found = {}
@@ -407,7 +411,7 @@ def _canonical(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _choose(chooser: Suggesting, name: str, dimension: Dimension) -> Any:
-    """The value of a dimension; one that has a single value is not asked for."""
+    """A value of a dimension; one with a single value needs no choice."""
     if isinstance(dimension, Choices):
         values = dimension.values
         if len(values) == 1:
@@ -495,7 +499,7 @@ def _combined(chosen: Parameters, rules: Sequence[_Rule]) -> Iterator[Parameters
 
 
 class Fixed:
-    """Chooses what was chosen before, and tells what it chose from.
+    """Chooses known values, and notes the bounds that they were chosen from.
 
     Args:
         parameters: by the names of dimensions.

@@ -102,7 +102,7 @@ def _distribution(kind: str, bounds: dict[str, Any]) -> optuna.distributions.Bas
 
 
 def directions(spec: SearchSpec) -> list[str]:
-    """Those of the objectives, as Optuna names them."""
+    """Directions of the objectives, as Optuna names them."""
     return ["maximize" if one.maximise else "minimize" for one in spec.objectives]
 
 

@@ -26,7 +26,7 @@ class Timeline:
             heapq.heappop(self._events)
 
     def drop(self, keys: Collection[int]) -> None:
-        """Trials run no more, but may again."""
+        """Remove trials that do not run at present."""
         self._events = [one for one in self._events if one[1] not in keys]
         heapq.heapify(self._events)
 
@@ -35,7 +35,7 @@ class Timeline:
         return iter(self._events[:1])
 
     def all(self) -> Iterator[Event]:
-        """All that are expected, in their order."""
+        """All expected results, in their order."""
         return iter(sorted(self._events))
 
     def of(self, key: int) -> Event | None:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cerebro_db.configs.grids.model_selection import ConfigurationText
-from cerebro_db.core.search import UNLIMITED, SearchSpec, Space
+from cerebro_db.configs.grids.parameters import ConfigurationText
+from cerebro_db.core.search import UNLIMITED, SearchSpec
+from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.ranking import Values
 from cerebro_db.decide.search.space import Parameters
 
@@ -47,7 +48,7 @@ class Trial:
 
     @property
     def latest(self) -> Values | None:
-        """Its last values."""
+        """The values after the last measured epoch."""
         return self.values[max(self.values)] if self.values else None
 
     @property
@@ -192,7 +193,7 @@ class Method(ABC):
         """The budget allows more configurations: trials that were wanted, and not started, are wanted anew."""
 
     def adopted(self, trial: Trial) -> None:
-        """Somebody else has proposed a trial; its budget is set here: by default, all epochs."""
+        """Set the budget of a trial that somebody else has proposed: by default, all epochs."""
         trial.budget = self.full
 
     def observed(self, trial: Trial, trials: Mapping[int, Trial]) -> Iterable[End]:

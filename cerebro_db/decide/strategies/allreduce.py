@@ -16,7 +16,7 @@ from cerebro_db.configs.functions.callbacks import SETTING_RATES
 from cerebro_db.core.spec import TRAINING, Configuration, Hop
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.core.strategies import Asynchrony, parameter
-from cerebro_db.core.tasks import Join, Task, WorkerView
+from cerebro_db.core.tasks import Participate, Task, WorkerView
 from cerebro_db.decide import dispatch
 from cerebro_db.decide.strategies.hopper import Hopper
 from cerebro_db.decide.strategies.rounds import Rounds, scales_loss
@@ -210,7 +210,7 @@ def whole_round(state: RunState, track: Track) -> tuple[Hop, ...]:
     return ready if len(ready) == state.spec.round_size(track.waiting[0]) else ()
 
 
-def begun(state: RunState, worker: WorkerView, hops: tuple[Hop, ...]) -> Join | None:
+def begun(state: RunState, worker: WorkerView, hops: tuple[Hop, ...]) -> Participate | None:
     """The first share of a round, where workers are free for all of it; None where some are not."""
     workers = state.spec.workers
     free = [number for number in range(workers.count) if number not in state.tasks]
@@ -222,7 +222,7 @@ def begun(state: RunState, worker: WorkerView, hops: tuple[Hop, ...]) -> Join | 
     return _share(state, worker, hops) if is_free else None
 
 
-def _share(state: RunState, worker: WorkerView, hops: tuple[Hop, ...]) -> Join | None:
+def _share(state: RunState, worker: WorkerView, hops: tuple[Hop, ...]) -> Participate | None:
     """Of the hops that nobody has, one over a partition that a worker has in memory, or the first.
 
     None where all of them are over partitions of other workers.
@@ -233,7 +233,7 @@ def _share(state: RunState, worker: WorkerView, hops: tuple[Hop, ...]) -> Join |
     if not own:
         return None
     taken = next((hop for hop in own if worker.keeps(TRAINING, hop.partition_key)), own[0])
-    return Join(hops, hops.index(taken), leads=len(left) == 1)
+    return Participate(hops, hops.index(taken), is_root=len(left) == 1)
 
 
 def _check_corrected(one: Configuration, groups: int | None) -> None:

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 from cerebro_db.configs.grids.search_methods import GRID, find_method
 from cerebro_db.configs.messages import check_range
-from cerebro_db.core.search import UNLIMITED, Budget, Space
+from cerebro_db.core.search import UNLIMITED, Budget
 from cerebro_db.core.search_texts import (
     MAX_CONFIGURATIONS,
     parse_early_stopping,
     parse_method,
     parse_objectives,
 )
-from cerebro_db.core.spec import EVERY_HOP
+from cerebro_db.core.spec import EVERY_HOP, Space
 from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.runs.request import check_seconds
+from cerebro_db.runs.searches.requests import space_of
 from cerebro_db.runs.searches.results import METHOD, PARAMS, RANDOM_STATE
 from cerebro_db.runs.searches.search import SearchRequest
-from cerebro_db.runs.searches.spaces import space_of
 
 MAX_TOTAL_EPOCHS = 2**31 - 1
 

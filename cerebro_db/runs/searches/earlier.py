@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from cerebro_db.configs.grids.model_selection import ConfigurationText
+from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.core.search import Earlier, SearchSpec
 from cerebro_db.decide.search.sampling import LEARNING
 from cerebro_db.decide.search.space import Explorer

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
+from msgspec import structs
+
+from cerebro_db.configs.grids.grid import parse_compile_grid, parse_fit_grid
+from cerebro_db.configs.grids.model_selection import checked_model_ids
+from cerebro_db.configs.grids.parameters import changed, parse_compile_params, parse_fit_params
 from cerebro_db.configs.messages import check_range
-from cerebro_db.core.search import Space
-from cerebro_db.errors import InvalidArgument, WrongRunStatus
-from cerebro_db.postgres.catalog import GOING_ON, Catalog
+from cerebro_db.core.decisions import (
+    AddedRow,
+    AddTrials,
+    Answer,
+    CloneTrial,
+    StopTrial,
+    Wanted,
+    action_of,
+)
+from cerebro_db.core.spec import Space
+from cerebro_db.core.statuses import DRIVEN
+from cerebro_db.decide.search.space import Explorer
+from cerebro_db.errors import InvalidArgument, WrongRunStatus, hinted
+from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import control_session
-from cerebro_db.postgres.sessions import POLL_SECONDS, SessionPool
-from cerebro_db.postgres.trials import status_of_trial
+from cerebro_db.postgres.sessions import POLL_SECONDS, Session, SessionPool
+from cerebro_db.postgres.trials import newest_space, search_of, status_of_trial, trials_of
 from cerebro_db.runs.request import MAX_ITERATIONS
-from cerebro_db.wire import plain
+from cerebro_db.wire import decode, encode
 
 # A driver looks for requests once a second at least, but not while it writes the output tables.
 _ANSWER_SECONDS = 60.0
@@ -46,8 +59,8 @@ def add(
     for _, compile_params, fit_params in rows:
         parse_compile_params(compile_params)
         parse_fit_params(fit_params)
-    detail = {"rows": [[*row, epochs] for row in rows]}
-    return list(_ask(pool, run_id, "add", None, detail)["mst_keys"])
+    wanted = AddTrials(tuple(AddedRow(*row, epochs) for row in rows))
+    return list(_ask(pool, run_id, None, wanted).mst_keys)
 
 
 def stop(pool: SessionPool, run_id: int | None, mst_key: int | None) -> str:
@@ -57,7 +70,7 @@ def stop(pool: SessionPool, run_id: int | None, mst_key: int | None) -> str:
         InvalidArgument: the search has no such trial that goes on.
         WrongRunStatus: it does not go on.
     """
-    _ask(pool, run_id, "stop", _key(mst_key), {})
+    _ask(pool, run_id, _key(mst_key), StopTrial())
     with control_session(pool, None) as control:
         return status_of_trial(control, run_id or 0, _key(mst_key))
 
@@ -84,9 +97,9 @@ def clone(
         WrongRunStatus: the search does not go on.
     """
     check_range("num_iterations", epochs, 1, MAX_ITERATIONS)
-    detail = {"compile_params": compile_params, "fit_params": fit_params, "epochs": epochs}
-    (key,) = _ask(pool, run_id, "clone", _key(mst_key), detail)["mst_keys"]
-    return int(key)
+    wanted = CloneTrial(compile_params, fit_params, epochs)
+    (key,) = _ask(pool, run_id, _key(mst_key), wanted).mst_keys
+    return key
 
 
 def narrow(pool: SessionPool, run_id: int | None, space: Space) -> None:
@@ -96,7 +109,7 @@ def narrow(pool: SessionPool, run_id: int | None, space: Space) -> None:
         InvalidArgument: it has an architecture that the search has not, or contradicts a model.
         WrongRunStatus: the search does not go on.
     """
-    _ask(pool, run_id, "narrow", None, plain(space))
+    _ask(pool, run_id, None, space)
 
 
 def _key(mst_key: int | None) -> int:
@@ -110,10 +123,9 @@ def _key(mst_key: int | None) -> int:
 def _ask(
     pool: SessionPool,
     run_id: int | None,
-    action: str,
     mst_key: int | None,
-    detail: Mapping[str, Any],
-) -> Mapping[str, Any]:
+    wanted: Wanted,
+) -> Answer:
     """Ask the driver, and wait for its answer."""
     with control_session(pool, None) as control:
         catalog = Catalog(control)
@@ -124,7 +136,7 @@ def _ask(
                 hint="cerebro.searches shows yours",
             )
         _check_going_on(run.run_id, run.status)
-        request_id = catalog.add_request(run.run_id, action, mst_key, json.dumps(detail))
+        request_id = catalog.add_request(run.run_id, action_of(wanted), mst_key, encode(wanted))
         end = time.monotonic() + _ANSWER_SECONDS
         while (text := catalog.answer_of(request_id)) is None:
             _check_going_on(run.run_id, catalog.run(run.run_id).status)
@@ -137,14 +149,14 @@ def _ask(
             control.tick()
             time.sleep(POLL_SECONDS)
         catalog.forget_request(request_id)
-    answer: Mapping[str, Any] = json.loads(text)
-    if "error" in answer:
-        raise InvalidArgument(answer["error"], hint=answer.get("hint"))
+    answer = decode(Answer, text, "answer")
+    if answer.error is not None:
+        raise InvalidArgument(answer.error, hint=answer.hint)
     return answer
 
 
 def _check_going_on(run_id: int, status: str) -> None:
-    if status not in GOING_ON:
+    if status not in DRIVEN:
         hint = (
             f"cerebro.cerebro_extend({run_id}, automl_params), with a larger budget, goes on with it"
             if status == "finished"
@@ -152,6 +164,100 @@ def _check_going_on(run_id: int, status: str) -> None:
         )
         raise WrongRunStatus(
             f"run_id: got {run_id}, which is {status}; allowed: a search that is "
-            f"{' or '.join(GOING_ON)}",
+            f"{' or '.join(DRIVEN)}",
             hint=hint,
         )
+
+
+def changed_trial(
+    session: Session, run_id: int | None, mst_key: int | None, changes: str | None
+) -> tuple[str, str]:
+    """The compile and fit parameters of a trial after changes.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        InvalidArgument: it is no search, it has no such trial, or a change cannot be.
+    """
+    if changes is None:
+        raise InvalidArgument("changes: got NULL; allowed: a text such as 'lr=0.003', or ''")
+    run, _ = search_of(session, run_id)
+    trials = {one.mst_key: one for one in trials_of(session, run.run_id)}
+    if mst_key not in trials:
+        got = "NULL" if mst_key is None else mst_key
+        raise InvalidArgument(
+            f"mst_key: got {got}; allowed: trials of run {run.run_id}, "
+            f"{', '.join(map(str, list(trials)[:20])) or 'which has none yet'}",
+            hint="cerebro.trials shows them",
+        )
+    return changed(trials[mst_key].compile_params, trials[mst_key].fit_params, changes)
+
+
+def narrowed_space(
+    session: Session,
+    run_id: int | None,
+    model_id_list: Sequence[int | None] | None,
+    compile_params_grid: str | None,
+    fit_params_grid: str | None,
+) -> Space:
+    """The space that a search proposes from, with what is not None in the place of what there was.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        InvalidArgument: it is no search, nothing is given, a grid is wrong, or it has no such model.
+    """
+    run, spec = search_of(session, run_id)
+    space = newest_space(session, run.run_id) or spec.space
+    if all(one is None for one in (model_id_list, compile_params_grid, fit_params_grid)):
+        raise InvalidArgument(
+            "got nothing that changes; allowed: model_id_list, compile_params_grid, fit_params_grid, "
+            "or some of them"
+        )
+    found = space_of(
+        list(space.model_ids) if model_id_list is None else model_id_list,
+        space.compile_params_grid if compile_params_grid is None else compile_params_grid,
+        space.fit_params_grid if fit_params_grid is None else fit_params_grid,
+    )
+    with hinted(
+        "what is NULL stays as it was: give compile_params_grid and fit_params_grid too, without "
+        "what they say in model_params_list of other models"
+    ):
+        Explorer(found)
+    known = spec.space.model_ids
+    wrong = [one for one in found.model_ids if one not in known]
+    if wrong:
+        raise InvalidArgument(
+            f"model_id_list: got {wrong[0]}; allowed: those of run {run.run_id}, "
+            f"{', '.join(map(str, known))}"
+        )
+    return structs.replace(found, left_out=spec.space.left_out)
+
+
+def space_of(
+    model_id_list: Sequence[int | None] | None,
+    compile_params_grid: str | None,
+    fit_params_grid: str | None,
+) -> Space:
+    """A space, its texts parsed once.
+
+    Raises:
+        InvalidArgument: there is no model, or a grid is wrong.
+    """
+    for name, text in (
+        ("compile_params_grid", compile_params_grid),
+        ("fit_params_grid", fit_params_grid),
+    ):
+        if text is None:
+            raise InvalidArgument(
+                f"{name}: got NULL; allowed: a dictionary such as {_EXAMPLES[name]}"
+            )
+    models = tuple(checked_model_ids(model_id_list))
+    space = Space(models, str(compile_params_grid), str(fit_params_grid))
+    parse_compile_grid(space.compile_params_grid)
+    parse_fit_grid(space.fit_params_grid)
+    return space
+
+
+_EXAMPLES = {
+    "compile_params_grid": "{'loss': ['mse'], 'optimizer_params_list': [{'optimizer': ['Adam']}]}",
+    "fit_params_grid": "{'batch_size': [16, 32]}",
+}

@@ -14,7 +14,7 @@ from cerebro_db.postgres.outputs import Outputs, new_outputs
 from cerebro_db.postgres.relations import new_name
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import CONFIGURATIONS, MODELS
-from cerebro_db.postgres.trials import Trial, trials_of
+from cerebro_db.postgres.trials import TrialRow, trials_of
 from cerebro_db.runs.setup import RunSetup
 
 ROLE = "model_selection_table"
@@ -67,7 +67,7 @@ class SearchResults:
     """
 
     spec: SearchSpec
-    trials: Mapping[int, Trial]
+    trials: Mapping[int, TrialRow]
 
     def info(self, mst_key: int, epochs: list[int]) -> dict[str, Any]:
         """More of a configuration: bracket and rung, and the epochs after which it was measured."""

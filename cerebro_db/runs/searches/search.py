@@ -13,16 +13,8 @@ from cerebro_db.configs.functions.callbacks import Monitor
 from cerebro_db.configs.grids.grid import told_of_metrics
 from cerebro_db.configs.grids.search_methods import GRID
 from cerebro_db.configs.messages import check_range
-from cerebro_db.core.decisions import Candidate
-from cerebro_db.core.search import (
-    UNLIMITED,
-    Aim,
-    Budget,
-    EarlyStopping,
-    Objective,
-    SearchSpec,
-    Space,
-)
+from cerebro_db.core.decisions import Change
+from cerebro_db.core.search import UNLIMITED, Aim, Budget, EarlyStopping, Objective, SearchSpec
 from cerebro_db.core.search_texts import monitors_of_aims
 from cerebro_db.core.spec import (
     EVERY_HOP,
@@ -30,6 +22,7 @@ from cerebro_db.core.spec import (
     VALIDATION,
     Architecture,
     Configuration,
+    Space,
     program_key,
 )
 from cerebro_db.decide.search.methods import (
@@ -203,7 +196,7 @@ def _set_up(
     sql: PostgreSQLTraining,
     request: FitRequest,
 ) -> tuple[QualifiedName, RunSetup]:
-    """Read and check all that a search names; tells of parameters that some architectures have no layers for.
+    """Read and check the tables and the space of a search, and set up its run.
 
     Raises:
         CerebroError: what is wrong, with what was got and what is allowed.
@@ -280,7 +273,7 @@ def _probes(
                 f"{one.compile_params!r} and {one.fit_params!r}: {fault}",
                 hint="model_params_list in a grid tells what holds for some models only",
             )
-        rows.append(Candidate(key, one.model_id, one.compile_params, one.fit_params, 1))
+        rows.append(Change(key, 1, one))
     return maker.make(rows, known)
 
 
@@ -290,7 +283,7 @@ def _spec(
     validation: PackedTable | None,
     probes: Sequence[Configuration],
 ) -> SearchSpec:
-    """All that the course of a search depends on."""
+    """The spec of a search."""
     objectives = _objectives(asked, probes, validated=validation is not None)
     tables = [TRAINING] if validation is None else [TRAINING, VALIDATION]
     wanted = {one.dataset for one in objectives}
@@ -327,7 +320,7 @@ def _spec(
 
 
 def _told_of_size(spec: SearchSpec) -> str | None:
-    """What a search does of which more trials are wanted than its space has."""
+    """The notice about a space that has fewer configurations than the search wants."""
     size, wanted = Explorer(spec.space).size, method_of(spec).trials()
     if spec.method == GRID or size >= wanted:
         return None

@@ -20,8 +20,8 @@ from cerebro_db.training import state as states
 from cerebro_db.training.averaging import generators_of
 from cerebro_db.training.hop import Hop, HopReport, HopTask, Programs, RoundPart, Tick
 from cerebro_db.training.partitions import PartitionCache
-from cerebro_db.training.peers.network_peers import met
-from cerebro_db.training.peers.peers import Exchange, Meeting
+from cerebro_db.training.peers.network_peers import peers_of
+from cerebro_db.training.peers.peers import Exchange, ProcessGroup
 from cerebro_db.training.state import State
 
 _WAIT_SECONDS = 0.1
@@ -31,7 +31,7 @@ class GroupHop(Hop):
     """One of the hops of a round; the arguments are those of ``Hop``.
 
     Attributes:
-        reports: of all of them by their places, where this one leads.
+        reports: of all of them by rank, where this one is the root.
 
     Raises:
         PeerLost: another one of them has ended; also by the methods.
@@ -49,7 +49,7 @@ class GroupHop(Hop):
     ) -> None:
         super().__init__(task, data, weights, programs, cache, tick)
         assert task.part is not None
-        assert task.part.meeting is not None
+        assert task.part.process_group is not None
         self._part: RoundPart = task.part
         first, last = task.rows
         self._batch_size = task.batch_size
@@ -58,7 +58,7 @@ class GroupHop(Hop):
         self.reports: list[dict[str, Any]] = []
         self._count = self._program.gradient_size
         size = max(self._count, sum(self._program.untrained.values()))
-        self._peers = self._met(task.part.meeting, size, tick)
+        self._peers = self._connected(task.part.process_group, size, tick)
         self._steps = task.part.steps  # of a pass
         self._pipe = _Pipe(self._peers, tick) if task.part.is_pipelined else None
         self._started = time.monotonic()  # until then it waited for others
@@ -74,16 +74,16 @@ class GroupHop(Hop):
             raise
 
     def finish(self) -> tuple[bytes, HopReport]:
-        """The next state, if this one leads, and the report."""
+        """The next state, if this one is the root, and the report."""
         try:
             return super().finish()
         finally:
             self._leave()
 
     # -- inside ----------------------------------------------------------------
-    def _met(self, meeting: Meeting, floats: int, tick: Tick) -> Exchange:
+    def _connected(self, process_group: ProcessGroup, floats: int, tick: Tick) -> Exchange:
         """The others, when all are there."""
-        return met(meeting, floats, tick)
+        return peers_of(process_group, floats, tick)
 
     def _trained(self, features: np.ndarray, targets: np.ndarray) -> float:
         total = 0.0
@@ -133,14 +133,14 @@ class GroupHop(Hop):
         averaged = self._averaged(state)
         report = self._report()
         own = {name: state[name].tolist() for name in generators_of(state)}
-        told = self._peers.gather({"report": asdict(report), "generators": own})
-        if not told:
+        messages = self._peers.gather({"report": asdict(report), "generators": own})
+        if not messages:
             return b"", report
-        self.reports = [one["report"] for one in told]
-        # Replicas may have taken different numbers of steps: whoever leads, they are those of the first.
+        self.reports = [one["report"] for one in messages]
+        # Replicas may have taken different numbers of steps: whichever is the root, they are those of the first.
         first = {
             name: np.asarray(array, state[name].dtype)
-            for name, array in told[0]["generators"].items()
+            for name, array in messages[0]["generators"].items()
         }
         return states.to_bytes(state | averaged | first), report
 

@@ -1,6 +1,6 @@
 """Peers of several hosts: they exchange arrays by TCP, each with each, to the same bits as through shared memory.
 
-Every number has an owner, who gets it from all, sums in the order of the places, and hands the mean to all.
+Every number has an owner, who gets it from all, sums in the order of the ranks, and hands the mean to all.
 Where less is moved if everybody gets everything, coded, each makes all sums. Arrays are sent from where they
 are and received where they are used; who waits to send receives meanwhile, so that nobody waits for ever.
 """
@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from cerebro_db.errors import InvalidArgument, PeerLost, PeersApart
-from cerebro_db.training.peers.doors import Address, Door, Pass, Tick
+from cerebro_db.training.peers.listeners import Address, Credential, Listener, Tick
 from cerebro_db.training.peers.peers import (
     CODINGS,
     MAX_FLOATS,
     Coding,
     Exchange,
-    Meeting,
     Peers,
+    ProcessGroup,
     mean_of,
     share_of,
 )
@@ -38,15 +38,17 @@ _WAIT_SECONDS = 0.1
 _BITS = 32  # of a number of a mean
 _PART = struct.Struct("<2d")  # rows, scale
 _SIZE = struct.Struct("<Q")
-_MOST_TOLD = 2**24
+_MOST_BYTES = 2**24
 _BLOCK = 2**18  # numbers that are summed at a time: the same bits, and less memory
 Incoming = Iterator[memoryview]
 
 
-def met(meeting: Meeting, floats: int, tick: Tick) -> Exchange:
-    """The peers of a trainer, when all are there; the arguments are those of both kinds."""
+def peers_of(process_group: ProcessGroup, floats: int, tick: Tick) -> Exchange:
+    """The peers of a trainer, on one host or on several, when all are there."""
     return (
-        NetworkPeers(meeting, floats, tick) if meeting.addresses else Peers(meeting, floats, tick)
+        NetworkPeers(process_group, floats, tick)
+        if process_group.addresses
+        else Peers(process_group, floats, tick)
     )
 
 
@@ -54,7 +56,7 @@ class NetworkPeers:
     """Peers of several hosts.
 
     Args:
-        meeting: where they meet.
+        process_group: of which this one is.
         floats: the most numbers of an array that is exchanged, the same for all of them.
         tick: called now and then while waiting; raises to end that.
 
@@ -66,20 +68,20 @@ class NetworkPeers:
         PeerLost: one of them has ended; also by the methods.
     """
 
-    def __init__(self, meeting: Meeting, floats: int, tick: Tick) -> None:
+    def __init__(self, process_group: ProcessGroup, floats: int, tick: Tick) -> None:
         if not 0 < floats <= MAX_FLOATS:
             raise InvalidArgument(f"floats: got {floats}; allowed: 1 to {MAX_FLOATS}")
-        self._place, self._size, self.tick = meeting.place, meeting.size, tick
-        self._leads, self._bits = meeting.leads, meeting.bits
+        self._rank, self._size, self.tick = process_group.rank, process_group.size, tick
+        self._is_root, self._bits = process_group.is_root, process_group.bits
         self._links: dict[int, socket.socket] = {}
         # Memory for what each of the others sends.
         self._rooms: dict[int, np.ndarray] = {}
         try:
-            self._meet(meeting)
+            self._connect(process_group)
         except BaseException:
             self.close()
             raise
-        self._addresses = meeting.addresses
+        self._addresses = process_group.addresses
 
     # -- together --------------------------------------------------------------------
     def mean(
@@ -87,56 +89,56 @@ class NetworkPeers:
     ) -> np.ndarray:
         """Mean of the arrays of all peers, weighted by rows."""
         bits = 32 if exact else self._bits
-        coding, told = CODINGS[bits], np.zeros((self._size, 2))
+        coding, heads = CODINGS[bits], np.zeros((self._size, 2))
         coded = np.zeros(0, coding.dtype)
         if own is not None and rows > 0:
             coded, scale = coding.coded(np.ascontiguousarray(own, np.float32))
-            told[self._place] = rows, scale
+            heads[self._rank] = rows, scale
         goes_to_all = bits * (self._size - 1) <= _BITS
         shares = [
-            slice(0, count) if goes_to_all else share_of(count, place, self._size)
-            for place in range(self._size)
+            slice(0, count) if goes_to_all else share_of(count, rank, self._size)
+            for rank in range(self._size)
         ]
-        parts = self._parts(coding, coded, told, shares)
-        share = shares[self._place]
+        parts = self._parts(coding, coded, heads, shares)
+        share = shares[self._rank]
         mean = np.empty(count, np.float32)
         for start in range(0, share.stop - share.start, _BLOCK):
             block = mean[share][start : start + _BLOCK]
             read = (
                 coding.read(part[start : start + _BLOCK], scale)
-                for part, scale in zip(parts, told[:, 1], strict=True)
+                for part, scale in zip(parts, heads[:, 1], strict=True)
             )
-            block[:] = mean_of(read, told[:, 0], len(block))
+            block[:] = mean_of(read, heads[:, 0], len(block))
         if not goes_to_all:
             self._exchange(
-                {place: [_bytes_of(mean[share])] for place in self._links},
-                {place: iter([_bytes_of(mean[shares[place]])]) for place in self._links},
+                {rank: [_bytes_of(mean[share])] for rank in self._links},
+                {rank: iter([_bytes_of(mean[shares[rank]])]) for rank in self._links},
             )
         return mean
 
-    def gather(self, told: Any) -> list[Any]:
-        """Messages of all peers, for the one who leads."""
-        own = json.dumps(told).encode()
+    def gather(self, message: Any) -> list[Any]:
+        """Messages of all peers, for the root."""
+        own = json.dumps(message).encode()
         sent = [memoryview(_SIZE.pack(len(own))), memoryview(own)]
         found: dict[int, bytearray] = {}
 
-        def incoming(place: int) -> Incoming:
+        def incoming(rank: int) -> Incoming:
             size = bytearray(_SIZE.size)
             yield memoryview(size)
             (length,) = _SIZE.unpack(size)
-            if length > _MOST_TOLD:
-                raise PeerLost(f"got a message of {length} bytes of a peer; allowed: {_MOST_TOLD}")
-            found[place] = bytearray(length)
-            yield memoryview(found[place])
+            if length > _MOST_BYTES:
+                raise PeerLost(f"got a message of {length} bytes of a peer; allowed: {_MOST_BYTES}")
+            found[rank] = bytearray(length)
+            yield memoryview(found[rank])
 
         self._exchange(
             dict.fromkeys(self._links, sent),
-            {place: incoming(place) for place in self._links},
+            {rank: incoming(rank) for rank in self._links},
         )
-        if not self._leads:
+        if not self._is_root:
             return []
-        texts = found | {self._place: bytearray(own)}
-        return [json.loads(texts[place]) for place in sorted(texts)]
+        texts = found | {self._rank: bytearray(own)}
+        return [json.loads(texts[rank]) for rank in sorted(texts)]
 
     def close(self) -> None:
         """Leave the others."""
@@ -146,45 +148,48 @@ class NetworkPeers:
         self._links = {}
 
     # -- inside ----------------------------------------------------------------------
-    def _meet(self, meeting: Meeting) -> None:
-        """Be where all of them are."""
-        door, own = _door_of(meeting), Pass(meeting.secret, meeting.place)
-        self._links, reasons = door.meet(own, meeting.addresses, self.tick)
-        for error in reasons.values():
+    def _connect(self, process_group: ProcessGroup) -> None:
+        """Connect to all of them."""
+        listener, own = (
+            _listener_of(process_group),
+            Credential(process_group.secret, process_group.rank),
+        )
+        self._links, errors = listener.connect(own, process_group.addresses, self.tick)
+        for error in errors.values():
             raise error
 
     def _parts(
-        self, coding: Coding, own: np.ndarray, told: np.ndarray, shares: Sequence[slice]
+        self, coding: Coding, own: np.ndarray, heads: np.ndarray, shares: Sequence[slice]
     ) -> list[np.ndarray]:
-        """What all have of the numbers whose sums this one makes; ``told`` gets rows and scales.
+        """What all have of the numbers whose sums this one makes; ``heads`` gets rows and scales.
 
         Of those without rows nothing comes.
         """
-        share = shares[self._place]
-        found: dict[int, np.ndarray] = {self._place: own[share]}
+        share = shares[self._rank]
+        found: dict[int, np.ndarray] = {self._rank: own[share]}
 
-        def incoming(place: int) -> Incoming:
+        def incoming(rank: int) -> Incoming:
             head = bytearray(_PART.size)
             yield memoryview(head)
-            told[place] = _PART.unpack(head)
-            found[place] = np.zeros(0, coding.dtype)
-            if told[place, 0] > 0:
-                room = self._room(place, (share.stop - share.start) * own.itemsize)
-                found[place] = room.view(coding.dtype)
+            heads[rank] = _PART.unpack(head)
+            found[rank] = np.zeros(0, coding.dtype)
+            if heads[rank, 0] > 0:
+                room = self._room(rank, (share.stop - share.start) * own.itemsize)
+                found[rank] = room.view(coding.dtype)
                 yield room.data
 
-        head = memoryview(_PART.pack(*told[self._place]))
+        head = memoryview(_PART.pack(*heads[self._rank]))
         self._exchange(
-            {place: [head, _bytes_of(own[shares[place]])] for place in self._links},
-            {place: incoming(place) for place in self._links},
+            {rank: [head, _bytes_of(own[shares[rank]])] for rank in self._links},
+            {rank: incoming(rank) for rank in self._links},
         )
-        return [found[place] for place in range(self._size)]
+        return [found[rank] for rank in range(self._size)]
 
-    def _room(self, place: int, size: int) -> np.ndarray:
-        """So many bytes for what comes from a place, the same ones each time."""
-        if place not in self._rooms or len(self._rooms[place]) < size:
-            self._rooms[place] = np.empty(size, np.uint8)
-        return self._rooms[place][:size]
+    def _room(self, rank: int, size: int) -> np.ndarray:
+        """So many bytes for what comes from a rank, the same ones each time."""
+        if rank not in self._rooms or len(self._rooms[rank]) < size:
+            self._rooms[rank] = np.empty(size, np.uint8)
+        return self._rooms[rank][:size]
 
     def _exchange(
         self, out: Mapping[int, Sequence[memoryview]], into: Mapping[int, Incoming]
@@ -193,8 +198,8 @@ class NetworkPeers:
         poll, ticked = select.poll(), time.monotonic()
         flows: dict[int, _Flow] = {}
         # Each begins with the one after it, so that not all send to the same one.
-        for place in sorted(self._links, key=lambda place: (place - self._place) % self._size):
-            flow = _Flow(self._links[place], out[place], into[place], self._addresses[place])
+        for rank in sorted(self._links, key=lambda rank: (rank - self._rank) % self._size):
+            flow = _Flow(self._links[rank], out[rank], into[rank], self._addresses[rank])
             if flow.wants:
                 flows[flow.number] = flow
                 poll.register(flow.number, flow.wants)
@@ -218,7 +223,7 @@ class _Flow:
     Args:
         link: to the peer.
         out: what goes there.
-        into: where to put what comes; the next place is asked for when one is full.
+        into: where to put what comes; the next rank is asked for when one is full.
         address: of the peer.
 
     Attributes:
@@ -272,37 +277,40 @@ class _Flow:
         return next((view for view in self._into if len(view)), None)
 
 
-def unreached(meeting: Meeting, tick: Tick) -> list[tuple[int, str]]:
-    """Trainers of a meeting that this one cannot reach, and why; all look at the same time.
+def unreached(process_group: ProcessGroup, tick: Tick) -> list[tuple[int, str]]:
+    """Ranks that this trainer cannot reach, and why; all of the group look at the same time.
 
     Args:
-        meeting: of which nothing but the way to each other is tried.
+        process_group: of which nothing but the way to each other is tried.
         tick: called while waiting; raises to end that.
     """
-    own = Pass(meeting.secret, meeting.place)
-    links, reasons = _door_of(meeting).meet(own, meeting.addresses, tick, _REACH_SECONDS)
+    own = Credential(process_group.secret, process_group.rank)
+    links, errors = _listener_of(process_group).connect(
+        own, process_group.addresses, tick, _REACH_SECONDS
+    )
     for link in links.values():
         link.close()
-    return [(place, error.message) for place, error in sorted(reasons.items())]
+    return [(rank, error.message) for rank, error in sorted(errors.items())]
 
 
-def _door_of(meeting: Meeting) -> Door:
-    """The door of a trainer, which is still where the others have been told.
+def _listener_of(process_group: ProcessGroup) -> Listener:
+    """The listener of a trainer, which still has the address that the others know.
 
     Raises:
         PeersApart: it is not.
     """
-    door, told = meeting.door, meeting.addresses[meeting.place]
-    if door is None:
+    listener = process_group.listener
+    address = process_group.addresses[process_group.rank]
+    if listener is None:
         raise PeersApart(
-            f"peers: got the address {told} in a trainer that does not listen", hint=_ELSEWHERE
+            f"peers: got the address {address} in a trainer that does not listen", hint=_ELSEWHERE
         )
-    if door.address[1:] != told[1:]:
+    if listener.address[1:] != address[1:]:
         raise PeersApart(
-            f"peers: got the address {told} in a trainer that listens on {door.address}",
+            f"peers: got the address {address} in a trainer that listens on {listener.address}",
             hint=_ELSEWHERE,
         )
-    return door
+    return listener
 
 
 _ELSEWHERE = "the round is made again, with trainers that tell anew where they listen"

@@ -1,6 +1,6 @@
-"""A parameter server: a thread of the trainer that leads holds the weights, and applies what the others push.
+"""A parameter server: a thread of the root's trainer holds the weights, and applies what all trainers push.
 
-Each trainer has a place in memory that all of them share. It writes a gradient there and tells the server;
+Each trainer has a slot in memory that all of them share. It writes a gradient there and tells the server;
 the answer comes when the update was made, and then the weights are there instead. Who is in a group, and
 whose update is next, is a matter of ``updates``.
 """
@@ -23,26 +23,26 @@ from cerebro_db.configs.grids.parameters import CompileParams
 from cerebro_db.errors import InvalidState, PeerLost
 from cerebro_db.relay.machine import cores
 from cerebro_db.training.peers import updates
-from cerebro_db.training.peers.doors import Tick
-from cerebro_db.training.peers.peers import Meeting, Peers, impatient, mean_of
+from cerebro_db.training.peers.listeners import Tick
+from cerebro_db.training.peers.peers import Peers, ProcessGroup, impatient, mean_of
 from cerebro_db.training.peers.updates import GroupModel, Probe, Setting, Staleness, Updates
 from cerebro_db.training.program import LEARNING_RATE, Program, Recipe
 from cerebro_db.training.state import State
 
 _WAIT_SECONDS = 0.1
 _PUSH = struct.Struct("<3d")  # rows, loss, seconds of computing
-_PLACE = struct.Struct("<i")
+_RANK = struct.Struct("<i")
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedRound:
     """A round whose weights a server holds.
 
     Attributes:
         groups: of the trainers; None where probes choose them.
-        steps: of a pass over its rows, of each place.
+        steps: of a pass over its rows, of each rank.
         passes: of the round.
-        momentum: that the optimizer is told; None for its own.
+        momentum: of the optimizer; None for its own.
         rate: learning rate to begin with; None for that of the state.
         order: as it was recorded, to be followed; None for the order in which gradients come.
         probe_steps: of each probe.
@@ -80,10 +80,10 @@ class Record:
 
     Attributes:
         groups: of the trainers.
-        momentum: that the optimizer was told; None for its own.
+        momentum: of the optimizer; None for its own.
         rate: learning rate that the round began with, where it was chosen; else None.
         probes: JSON of all probes; empty where there were none.
-        staleness: of each place.
+        staleness: of each rank.
         order: of the updates.
         seconds: that all updates took.
     """
@@ -105,15 +105,15 @@ class Client:
         link: to the server.
     """
 
-    def __init__(self, peers: ServedPeers, link: Connection) -> None:
+    def __init__(self, peers: ServerPeers, link: Connection) -> None:
         self._peers, self._link = peers, link
         self._since = time.monotonic()
-        peers.send(link, _PLACE.pack(peers.place))
+        peers.send(link, _RANK.pack(peers.rank))
 
     def phase(self) -> Phase:
         """The next part of the round, when all have ended that before."""
-        told = json.loads(self._peers.receive(self._link))
-        return Phase(told["groups"], told["is_probe"])
+        phase = json.loads(self._peers.receive(self._link))
+        return Phase(phase["groups"], phase["is_probe"])
 
     def begin(self) -> None:
         """The first gradient is computed from now on."""
@@ -121,7 +121,7 @@ class Client:
 
     def push(self, gradients: np.ndarray | None, rows: int, loss: float, count: int) -> np.ndarray:
         """Hand over gradients, None for none; the weights after the update, ``float32[count]``."""
-        slot = self._peers.slot(self._peers.place)[:count]
+        slot = self._peers.slot(self._peers.rank)[:count]
         if gradients is not None:
             slot[:] = gradients
         seconds = time.monotonic() - self._since
@@ -136,21 +136,21 @@ class Client:
             self._link.close()
 
 
-class ServedPeers(Peers):
+class ServerPeers(Peers):
     """Peers of a round that has a server."""
 
-    def __init__(self, meeting: Meeting, floats: int, tick: Tick) -> None:
-        super().__init__(meeting, floats, tick)
-        self.place, self.size = meeting.place, meeting.size
+    def __init__(self, process_group: ProcessGroup, floats: int, tick: Tick) -> None:
+        super().__init__(process_group, floats, tick)
+        self.rank, self.size = process_group.rank, process_group.size
 
     @property
     def links(self) -> list[Connection]:
-        """Of whoever leads, to all others; of the others, to that one."""
+        """Links of the root to all others; of the others, to the root."""
         return self._links
 
-    def slot(self, place: int) -> np.ndarray:
+    def slot(self, rank: int) -> np.ndarray:
         """The memory of a trainer, ``float32[floats]``."""
-        found: np.ndarray = self._parts[place]
+        found: np.ndarray = self._parts[rank]
         return found
 
     def send(self, link: Connection, data: bytes) -> None:
@@ -170,8 +170,8 @@ class _Reports:
     """Reports of the trainers with their last pushes, and figures of the whole probe.
 
     Attributes:
-        rows, pushes: by place.
-        seconds: of the last gradient in a probe, by place.
+        rows, pushes: by rank.
+        seconds: of the last gradient in a probe, by rank.
         counted, total: rows, and their losses, of the second half of a probe.
         computed: seconds of the slowest gradients of all updates.
     """
@@ -185,23 +185,23 @@ class _Reports:
 
 
 class ParameterServer:
-    """Holds the weights of a round, in a thread of the trainer that leads.
+    """Holds the weights of a round, in a thread of the root's trainer.
 
     Args:
         program: that nobody else uses, for the optimizer and its variables.
         recipe: of the configuration.
         state: that the round begins with.
         task: of the round.
-        peers: of the trainer that leads.
+        peers: of the root.
 
     Attributes:
-        own: link of the trainer that leads.
+        own: link of the root.
         record: of the round, when it has ended.
         model: of the seconds of an update, by a probe of one group; None where there is none.
     """
 
     def __init__(
-        self, program: Program, recipe: Recipe, state: State, task: Served, peers: ServedPeers
+        self, program: Program, recipe: Recipe, state: State, task: ServedRound, peers: ServerPeers
     ) -> None:
         self._program, self._recipe, self._state = program, recipe, state
         self._task, self._peers = task, peers
@@ -247,7 +247,7 @@ class ParameterServer:
     # -- inside the thread -----------------------------------------------------------
     def _serve(self) -> None:
         try:
-            self._meet()
+            self._identify()
             setting, probes = self._setting()
             self._train(setting, probes)
         except BaseException as error:
@@ -256,13 +256,13 @@ class ParameterServer:
                 with suppress(OSError):
                     link.close()
 
-    def _meet(self) -> None:
-        """Find out who is where."""
+    def _identify(self) -> None:
+        """Learn the rank at the other end of each link."""
         for link in (self._inside, *self._peers.links):
-            (place,) = _PLACE.unpack(self._received(link))
-            self._links[place] = link
+            (rank,) = _RANK.unpack(self._received(link))
+            self._links[rank] = link
         if sorted(self._links) != list(range(self._peers.size)):
-            raise InvalidState(f"got the places {sorted(self._links)} of {self._peers.size} peers")
+            raise InvalidState(f"got the ranks {sorted(self._links)} of {self._peers.size} peers")
 
     def _setting(self) -> tuple[Setting | None, list[Probe]]:
         """The setting of the round, and the probes that it was chosen by; None for what is asked for."""
@@ -289,9 +289,9 @@ class ParameterServer:
         """The loss at the end of a few steps."""
         steps = self._task.probe_steps
         self._load(setting.momentum, self._rate(setting))
-        _, told = self._phase(setting.groups, [steps] * setting.groups, None, is_probe=True)
-        self._seconds[2] += told.computed
-        return told.total / told.counted if told.counted else float("inf")
+        _, reports = self._phase(setting.groups, [steps] * setting.groups, None, is_probe=True)
+        self._seconds[2] += reports.computed
+        return reports.total / reports.counted if reports.counted else float("inf")
 
     def _train(self, chosen: Setting | None, probes: list[Probe]) -> None:
         task = self._task
@@ -303,13 +303,13 @@ class ParameterServer:
         self._load(momentum, rate)
         started = time.monotonic()
         made, _ = self._phase(groups, steps, order, is_probe=False)
-        of_place = updates.groups_of(self._peers.size, groups)
+        of_rank = updates.groups_of(self._peers.size, groups)
         self.record = Record(
             groups=groups,
             momentum=momentum,
             rate=rate,
             probes=json.dumps(updates.described(probes)) if probes else "",
-            staleness=[made.staleness[group] for group in of_place],
+            staleness=[made.staleness[group] for group in of_rank],
             order=updates.to_bytes(made.order),
             seconds=time.monotonic() - started,
         )
@@ -333,42 +333,42 @@ class ParameterServer:
         """Make all updates of a part of the round."""
         size = self._peers.size
         made = Updates(updates.groups_of(size, groups), steps, order)
-        told = _Reports([0.0] * size, [0] * size, [0.0] * size)
+        reports = _Reports([0.0] * size, [0] * size, [0.0] * size)
         for link in self._links.values():
             self._peers.send(link, json.dumps({"groups": groups, "is_probe": is_probe}).encode())
         while not made.is_done:
-            awaited = [place for place in self._links if made.awaits(place)]
-            ready = wait([self._links[place] for place in awaited], _WAIT_SECONDS)
+            awaited = [rank for rank in self._links if made.awaits(rank)]
+            ready = wait([self._links[rank] for rank in awaited], _WAIT_SECONDS)
             started = time.monotonic()
-            for place in awaited:
-                if self._links[place] in ready:
-                    self._take(told, place, self._received(self._links[place]), is_probe)
-                    made.pushed(place)
+            for rank in awaited:
+                if self._links[rank] in ready:
+                    self._take(reports, rank, self._received(self._links[rank]), is_probe)
+                    made.pushed(rank)
             while (group := made.next()) is not None:
-                self._update(told, made.places(group))
+                self._update(reports, made.ranks(group))
                 made.applied(group)
-                for place in made.places(group):
-                    self._peers.send(self._links[place], b".")
+                for rank in made.ranks(group):
+                    self._peers.send(self._links[rank], b".")
             self._seconds[0] += time.monotonic() - started
             self._heed()
-        return made, told
+        return made, reports
 
-    def _take(self, told: _Reports, place: int, data: bytes, is_probe: bool) -> None:
+    def _take(self, reports: _Reports, rank: int, data: bytes, is_probe: bool) -> None:
         rows, loss, seconds = _PUSH.unpack(data)
-        told.rows[place] = rows
+        reports.rows[rank] = rows
         if not is_probe:
             return
-        told.seconds[place] = seconds if rows else 0.0
-        if 2 * told.pushes[place] >= self._task.probe_steps:
-            told.counted += rows
-            told.total += rows * loss
-        told.pushes[place] += 1
+        reports.seconds[rank] = seconds if rows else 0.0
+        if 2 * reports.pushes[rank] >= self._task.probe_steps:
+            reports.counted += rows
+            reports.total += rows * loss
+        reports.pushes[rank] += 1
 
-    def _update(self, told: _Reports, places: Sequence[int]) -> None:
-        """Apply the mean of the gradients of some places, and give them the weights."""
-        told.computed += max(told.seconds[place] for place in places)
-        rows = [told.rows[place] for place in places]
-        slots = [self._peers.slot(place)[: self._count] for place in places]
+    def _update(self, reports: _Reports, ranks: Sequence[int]) -> None:
+        """Apply the mean of the gradients of some ranks, and give them the weights."""
+        reports.computed += max(reports.seconds[rank] for rank in ranks)
+        rows = [reports.rows[rank] for rank in ranks]
+        slots = [self._peers.slot(rank)[: self._count] for rank in ranks]
         if any(rows):  # of a probe, a group may have none
             with np.errstate(all="ignore"):  # of a probe, numbers may grow without bounds
                 mean = mean_of(slots, rows, self._count).astype(np.float32)

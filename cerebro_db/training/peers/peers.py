@@ -1,7 +1,7 @@
 """Peers: trainers that compute together; those of one host exchange arrays through shared memory.
 
-They meet at a Unix socket whose name and secret the run has given them. There each of them is checked: it has
-the same user of the operating system, and it knows the secret. Whoever leads hands out a piece of memory
+They connect to a Unix socket of the root, whose name and secret the run has given them. Each of them is checked:
+it has the same user of the operating system, and it knows the secret. The root hands out a piece of memory
 that has no name; only words of a byte go through the sockets. One that has ended is noticed at once, as
 its sockets are closed.
 """
@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from cerebro_db.errors import InvalidArgument, PeerLost
-from cerebro_db.training.peers.doors import Address, Door, Tick
+from cerebro_db.training.peers.listeners import Address, Listener, Tick
 
 _TRY_SECONDS, _LISTEN_SECONDS = 0.002, 0.1
 MAX_FLOATS = 2**33
@@ -36,28 +36,28 @@ _WORD = b"."
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """Meeting point of peers.
+class ProcessGroup:
+    """ProcessGroup point of peers.
 
     Attributes:
         name: of the socket, which no file has; of those of several hosts nothing.
         secret: that each of them knows.
         size: how many they are.
-        place: of this one, from 0; sums are made in the order of the places.
-        leads: whether it hands out the memory.
+        rank: of this one, from 0; sums are made in the order of the ranks.
+        is_root: whether it hands out the memory, and leaves the state of the round.
         bits: of a number of an array that is averaged, unless it must be exact: 32, 16 or 8.
-        addresses: of all of them by their places, where they are on several hosts.
-        door: of this one there.
+        addresses: of all of them by rank, where they are on several hosts.
+        listener: of this one, where they are on several hosts.
     """
 
     name: str
     secret: bytes
     size: int
-    place: int
-    leads: bool
+    rank: int
+    is_root: bool
     bits: int = 32
     addresses: Sequence[Address] = ()
-    door: Door | None = None
+    listener: Listener | None = None
 
 
 class Exchange(Protocol):
@@ -84,8 +84,8 @@ class Exchange(Protocol):
             exact: whether they are exchanged as they are.
         """
 
-    def gather(self, told: Any) -> list[Any]:
-        """Messages of all peers, as JSON, by their places; the one who leads gets them, others nothing."""
+    def gather(self, message: Any) -> list[Any]:
+        """Messages of all peers, as JSON, by rank; the root gets them, others nothing."""
 
     def close(self) -> None:
         """Leave the others."""
@@ -95,7 +95,7 @@ class Peers:
     """Peers of one host.
 
     Args:
-        meeting: where they meet.
+        process_group: of which this one is.
         floats: the most numbers of an array that is exchanged, the same for all of them.
         tick: called now and then while waiting; raises to end that.
 
@@ -106,14 +106,18 @@ class Peers:
         PeerLost: one of them has ended; also by the methods.
     """
 
-    def __init__(self, meeting: Meeting, floats: int, tick: Tick) -> None:
+    def __init__(self, process_group: ProcessGroup, floats: int, tick: Tick) -> None:
         if not 0 < floats <= MAX_FLOATS:
             raise InvalidArgument(f"floats: got {floats}; allowed: 1 to {MAX_FLOATS}")
-        self._place, self._size, self.tick = meeting.place, meeting.size, tick
-        self._leads, self._bits = meeting.leads, meeting.bits
+        self._rank, self._size, self.tick = process_group.rank, process_group.size, tick
+        self._is_root, self._bits = process_group.is_root, process_group.bits
         self._links: list[Connection] = []
         try:
-            handle = self._led(meeting, floats) if meeting.leads else self._joined(meeting)
+            handle = (
+                self._as_root(process_group, floats)
+                if process_group.is_root
+                else self._as_member(process_group)
+            )
         except (OSError, EOFError, AuthenticationError) as error:
             self.close()
             raise PeerLost(f"peers did not meet: {error or type(error).__name__}") from None
@@ -121,12 +125,12 @@ class Peers:
             self.close()
             raise
         with os.fdopen(handle, "r+b") as file:
-            self._memory = mmap.mmap(file.fileno(), _bytes(meeting.size, floats))
-        told = np.frombuffer(self._memory, np.float64, count=2 * meeting.size)
-        self._rows, self._scales = told[: meeting.size], told[meeting.size :]
-        whole = np.frombuffer(self._memory, np.float32, offset=16 * meeting.size)
-        self._parts = whole[: meeting.size * floats].reshape(meeting.size, floats)
-        self._sum = whole[meeting.size * floats :]
+            self._memory = mmap.mmap(file.fileno(), _bytes(process_group.size, floats))
+        numbers = np.frombuffer(self._memory, np.float64, count=2 * process_group.size)
+        self._rows, self._scales = numbers[: process_group.size], numbers[process_group.size :]
+        whole = np.frombuffer(self._memory, np.float32, offset=16 * process_group.size)
+        self._parts = whole[: process_group.size * floats].reshape(process_group.size, floats)
+        self._sum = whole[process_group.size * floats :]
 
     # -- together --------------------------------------------------------------------
     def mean(
@@ -134,30 +138,30 @@ class Peers:
     ) -> np.ndarray:
         """Mean of the arrays of all peers, weighted by rows."""
         coding = CODINGS[32 if exact else self._bits]
-        self._rows[self._place] = 0.0 if own is None else rows
+        self._rows[self._rank] = 0.0 if own is None else rows
         if own is not None:
-            coded, self._scales[self._place] = coding.coded(own)
-            self._parts[self._place].view(coding.dtype)[:count] = coded
-        self._meet()
-        share = share_of(count, self._place, self._size)
+            coded, self._scales[self._rank] = coding.coded(own)
+            self._parts[self._rank].view(coding.dtype)[:count] = coded
+        self._barrier()
+        share = share_of(count, self._rank, self._size)
         parts = (
-            coding.read(self._parts[place].view(coding.dtype)[share], self._scales[place])
-            for place in range(self._size)
+            coding.read(self._parts[rank].view(coding.dtype)[share], self._scales[rank])
+            for rank in range(self._size)
         )
         self._sum[share] = mean_of(parts, self._rows, share.stop - share.start)
-        self._meet()
+        self._barrier()
         return self._sum[:count].copy()
 
-    def gather(self, told: Any) -> list[Any]:
-        """Messages of all peers, for the one who leads."""
-        if not self._leads:
-            self._links[0].send_bytes(json.dumps([self._place, told]).encode())
+    def gather(self, message: Any) -> list[Any]:
+        """Messages of all peers, for the root."""
+        if not self._is_root:
+            self._links[0].send_bytes(json.dumps([self._rank, message]).encode())
             return []
-        found = {self._place: told}
+        found = {self._rank: message}
         for link in self._links:
-            place, theirs = json.loads(self._received(link))
-            found[place] = theirs
-        return [found[place] for place in sorted(found)]
+            rank, theirs = json.loads(self._received(link))
+            found[rank] = theirs
+        return [found[rank] for rank in sorted(found)]
 
     def close(self) -> None:
         """Leave the others."""
@@ -166,9 +170,9 @@ class Peers:
                 link.close()
         self._links = []
 
-    def _meet(self) -> None:
+    def _barrier(self) -> None:
         """Wait until all peers have come here."""
-        if self._leads:
+        if self._is_root:
             for link in self._links:
                 self._received(link)
             for link in self._links:
@@ -192,26 +196,28 @@ class Peers:
             except (OSError, EOFError):
                 raise PeerLost("a peer has ended") from None
 
-    # -- meeting -----------------------------------------------------------------------
-    def _led(self, meeting: Meeting, floats: int) -> int:
-        """Let the others in; returns the memory."""
+    # -- process_group -----------------------------------------------------------------------
+    def _as_root(self, process_group: ProcessGroup, floats: int) -> int:
+        """Accept the others; returns the memory."""
         handle = os.memfd_create("cerebro peers", os.MFD_CLOEXEC)
         try:
-            os.truncate(handle, _bytes(meeting.size, floats))
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
-                door.bind(_address(meeting))
-                door.listen(meeting.size)
-                door.settimeout(_LISTEN_SECONDS)
-                while len(self._links) < meeting.size - 1:
-                    self._let_in(door, meeting, floats, handle)
+            os.truncate(handle, _bytes(process_group.size, floats))
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+                listener.bind(_address(process_group))
+                listener.listen(process_group.size)
+                listener.settimeout(_LISTEN_SECONDS)
+                while len(self._links) < process_group.size - 1:
+                    self._accept(listener, process_group, floats, handle)
         except BaseException:
             os.close(handle)
             raise
         return handle
 
-    def _let_in(self, door: socket.socket, meeting: Meeting, floats: int, handle: int) -> None:
+    def _accept(
+        self, listener: socket.socket, process_group: ProcessGroup, floats: int, handle: int
+    ) -> None:
         try:
-            came, _ = door.accept()
+            came, _ = listener.accept()
         except TimeoutError:
             self.tick()
             return
@@ -219,39 +225,39 @@ class Peers:
             came.close()
             return
         link = _link(came)
-        deliver_challenge(link, meeting.secret)
-        answer_challenge(link, meeting.secret)
+        deliver_challenge(link, process_group.secret)
+        answer_challenge(link, process_group.secret)
         link.send_bytes(json.dumps(floats).encode())
         send_handle(link, handle, None)
         self._links.append(impatient(link))
 
-    def _joined(self, meeting: Meeting) -> int:
-        """Go to where the one who leads lets others in; returns the memory."""
+    def _as_member(self, process_group: ProcessGroup) -> int:
+        """Connect to the root; returns the memory."""
         while True:
-            door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
-                door.connect(_address(meeting))
+                listener.connect(_address(process_group))
                 break
             except (ConnectionRefusedError, FileNotFoundError):
-                door.close()
+                listener.close()
                 self.tick()
                 time.sleep(_TRY_SECONDS)
-        if not _is_of_this_user(door):
-            door.close()
-            raise PeerLost("peers did not meet: their place was taken by another user")
-        link = _link(door)
+        if not _is_of_this_user(listener):
+            listener.close()
+            raise PeerLost("peers did not meet: their socket was taken by another user")
+        link = _link(listener)
         self._links.append(link)
-        answer_challenge(link, meeting.secret)
-        deliver_challenge(link, meeting.secret)
+        answer_challenge(link, process_group.secret)
+        deliver_challenge(link, process_group.secret)
         link.recv_bytes()
         handle = int(recv_handle(link))
         impatient(link)
         return handle
 
 
-def share_of(count: int, place: int, size: int) -> slice:
+def share_of(count: int, rank: int, size: int) -> slice:
     """The numbers of which one of some peers makes the sums."""
-    return slice(count * place // size, count * (place + 1) // size)
+    return slice(count * rank // size, count * (rank + 1) // size)
 
 
 def mean_of(
@@ -305,8 +311,8 @@ def _bytes(size: int, floats: int) -> int:
     return 16 * size + 4 * floats * (size + 1)
 
 
-def _address(meeting: Meeting) -> str:
-    return f"\0{meeting.name}"
+def _address(process_group: ProcessGroup) -> str:
+    return f"\0{process_group.name}"
 
 
 def _is_of_this_user(one: socket.socket) -> bool:

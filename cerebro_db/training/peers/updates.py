@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from cerebro_db.errors import InvalidState
 
-# The grid of Omnivore; learning rates are told as factors of the one that was asked for.
+# The grid of Omnivore; learning rates are factors of that of the configuration.
 MOMENTA = (0.0, 0.3, 0.6, 0.9)
 FACTORS = (1.0, 0.1)
 # Fewer groups are preferred to more that would be faster by less than that.
@@ -24,15 +24,15 @@ _SATURATED = 0.95
 _MOST_BYTES = 2**31 - 1
 
 
-def groups_of(places: int, groups: int) -> tuple[int, ...]:
-    """The group of each place; their sizes differ by one at most.
+def groups_of(ranks: int, groups: int) -> tuple[int, ...]:
+    """The group of each rank; their sizes differ by one at most.
 
     Raises:
-        ValueError: there are more groups than places, or none.
+        ValueError: there are more groups than ranks, or none.
     """
-    if not 1 <= groups <= places:
-        raise ValueError(f"groups: got {groups}; allowed: 1 to {places}")
-    return tuple(place * groups // places for place in range(places))
+    if not 1 <= groups <= ranks:
+        raise ValueError(f"groups: got {groups}; allowed: 1 to {ranks}")
+    return tuple(rank * groups // ranks for rank in range(ranks))
 
 
 def implicit_momentum(groups: int) -> float:
@@ -73,12 +73,12 @@ class Staleness:
 class Updates:
     """Order of the updates of shared weights by groups, synchronous inside and asynchronous between.
 
-    A group is ready when all of its places have pushed a gradient for its next update; then its mean is
-    applied, and its places read the weights that come of it. So each gradient of a group was computed
+    A group is ready when all of its ranks have pushed a gradient for its next update; then its mean is
+    applied, and its ranks read the weights that come of it. So each gradient of a group was computed
     with the weights that its update before has left: the order of the groups tells everything.
 
     Args:
-        groups: the group of each place.
+        groups: the group of each rank.
         steps: updates that each group makes in all.
         order: groups of a recorded order, which is followed; None for the order in which they are ready.
 
@@ -111,18 +111,18 @@ class Updates:
         """True if all updates were made."""
         return not any(self._left)
 
-    def places(self, group: int) -> list[int]:
-        """The places of a group."""
-        return [place for place, of in enumerate(self._groups) if of == group]
+    def ranks(self, group: int) -> list[int]:
+        """The ranks of a group."""
+        return [rank for rank, of in enumerate(self._groups) if of == group]
 
-    def awaits(self, place: int) -> bool:
-        """True if a place is still to push a gradient for the next update of its group."""
-        return self._left[self._groups[place]] > 0 and not self._pushed[place]
+    def awaits(self, rank: int) -> bool:
+        """True if a rank is still to push a gradient for the next update of its group."""
+        return self._left[self._groups[rank]] > 0 and not self._pushed[rank]
 
-    def pushed(self, place: int) -> None:
-        """A place has pushed its gradient."""
-        group = self._groups[place]
-        self._pushed[place] = True
+    def pushed(self, rank: int) -> None:
+        """A rank has pushed its gradient."""
+        group = self._groups[rank]
+        self._pushed[rank] = True
         self._missing[group] -= 1
         if not self._missing[group]:
             self._ready[group] = None
@@ -145,8 +145,8 @@ class Updates:
         self._left[group] -= 1
         del self._ready[group]
         self._missing[group] = self._members[group]
-        for place in self.places(group):
-            self._pushed[place] = False
+        for rank in self.ranks(group):
+            self._pushed[rank] = False
         return staleness
 
 
@@ -184,14 +184,14 @@ class GroupModel:
     work; on a host whose workers share their processors, these are always at work at some time, too.
 
     Attributes:
-        places: workers.
+        ranks: workers.
         cores: processors that they and the server share.
         gradient: seconds of a worker that computes one, while others do so on all other processors.
         update: seconds of the server for an update, whatever its size.
         push: seconds that each gradient of an update takes beside that.
     """
 
-    places: int
+    ranks: int
     cores: int
     gradient: float
     update: float
@@ -200,7 +200,7 @@ class GroupModel:
     @classmethod
     def of_one_group(
         cls,
-        places: int,
+        ranks: int,
         cores: int,
         computing: int,
         updates: int,
@@ -214,20 +214,20 @@ class GroupModel:
         waited for all others, or all have taken turns. A mean would depend on which.
 
         Args:
-            places, cores: as in the model.
-            computing: places that have rows.
+            ranks, cores: as in the model.
+            computing: ranks that have rows.
             updates: how many were made.
             working: seconds that the server was at work.
             updating: seconds of that in which the optimizer was.
             waiting: seconds of the slowest gradient, summed over the updates.
         """
         waves = math.ceil(computing / cores)
-        push = (working - updating) / (updates * places)
-        return cls(places, cores, waiting / updates / waves, updating / updates, push)
+        push = (working - updating) / (updates * ranks)
+        return cls(ranks, cores, waiting / updates / waves, updating / updates, push)
 
     def seconds(self, groups: int) -> float:
         """Of one update."""
-        size = self.places / groups
+        size = self.ranks / groups
         serial = self.update + size * self.push
         waves = math.ceil(math.ceil(size) / self.cores)  # of a group that has the host for itself
         alone = waves * self.gradient + serial
@@ -236,12 +236,12 @@ class GroupModel:
 
     def throughput(self, groups: int) -> float:
         """Gradients a second."""
-        return self.places / groups / self.seconds(groups)
+        return self.ranks / groups / self.seconds(groups)
 
     @property
     def saturating(self) -> int:
         """The fewest groups, halved from as many as there are workers, that are nearly as fast as any."""
-        found = list(halved(self.places))
+        found = list(halved(self.ranks))
         best = max(map(self.throughput, found))
         return min(one for one in found if self.throughput(one) >= _SATURATED * best)
 
@@ -257,7 +257,7 @@ def halved(groups: int) -> Iterator[int]:
 # -- which groups --------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Setting:
-    """Number of groups, and what the optimizer is told.
+    """Number of groups, and the momentum and learning rate of the optimizer.
 
     Attributes:
         factor: of the learning rate that was asked for.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -10,15 +11,27 @@ from typing import Any
 
 from run_states import configuration, run_state
 
-from cerebro_db.configs.grids.model_selection import ConfigurationText
+from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.configs.grids.search_methods import find_method
 from cerebro_db.core import events
-from cerebro_db.core.decisions import Add, Asked, Candidate, Clone, Decision, Promote, Stop
-from cerebro_db.core.search import Budget, EarlyStopping, Objective, SearchSpec, Space
+from cerebro_db.core.decisions import (
+    ADD,
+    CLONE,
+    FINISH,
+    PROMOTE,
+    STOP,
+    Change,
+    Decision,
+    Ending,
+    Request,
+    read_request,
+)
+from cerebro_db.core.search import Budget, EarlyStopping, Objective, SearchSpec
+from cerebro_db.core.spec import Space
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.decide import retention
-from cerebro_db.decide.search.recorded import Recorded, changes_of
-from cerebro_db.decide.search.schedule import Schedule
+from cerebro_db.decide.search.decider import SearchDecider
+from cerebro_db.wire import convert
 
 LOSS = Objective("loss", "training", False)
 SPACE = Space(
@@ -28,6 +41,15 @@ SPACE = Space(
     "{'batch_size': [8]}",
 )
 Curve = Callable[[Track, int], Mapping[str, float]]
+
+
+def request(
+    request_id: int, action: str, mst_key: int, who: str, detail: Mapping[str, Any] | None = None
+) -> Request:
+    """A request of another session, or of the clock, as it comes from the catalog."""
+    if action == FINISH:
+        return Request(request_id, mst_key, who, convert(Ending, detail, action))
+    return read_request(request_id, action, mst_key, who, json.dumps(detail or {}))
 
 
 def spec(method: str, space: Space = SPACE, **given: Any) -> SearchSpec:
@@ -73,20 +95,20 @@ class Course:
     spec: SearchSpec
     curve: Curve = by_rate
     order: int = 0
-    cost: Callable[[Candidate], float] = lambda one: 1.0
-    asks: Mapping[int, Asked] = field(default_factory=dict)
+    cost: Callable[[Change], float] = lambda one: 1.0
+    asks: Mapping[int, Request] = field(default_factory=dict)
     fails: Mapping[int, int] = field(default_factory=dict)
     limit: int = 10**9
     epochs: int = 10**9
 
     def __post_init__(self) -> None:
         self.state = run_state({}, (0, 1), epochs=1, is_open=True)
-        self.recorded: list[Recorded] = []
+        self.recorded: list[Decision] = []
         self.schedule = self._schedule()
         self._random = random.Random(self.order)
 
-    def _schedule(self) -> Schedule:
-        return Schedule(self.spec, lambda row: None, tuple(self.recorded))
+    def _schedule(self) -> SearchDecider:
+        return SearchDecider(self.spec, lambda row: None, tuple(self.recorded))
 
     # -- running ---------------------------------------------------------------------------------
     def run(self) -> Course:
@@ -99,11 +121,11 @@ class Course:
         """Go on with a new schedule, after all that one knew was forgotten."""
         self.limit, self.asks = limit, {}
         for track in self.state.tracks.values():
-            track.held_after, track.kept = None, frozenset()
+            track.last_allowed, track.kept = None, frozenset()
         self.schedule = self._schedule()
         return self.run()
 
-    def ask(self, asked: Asked) -> Course:
+    def ask(self, asked: Request) -> Course:
         """Go on, to the end, with what somebody asks for now; who was stopped has its model's state only."""
         self.epochs = 10**9
         if asked.action == "extend":
@@ -154,56 +176,42 @@ class Course:
             asked = self.asks[number]
             self.asks = {key: one for key, one in self.asks.items() if key != number}
             self.schedule.check(self.state, asked)
-            self._take(self.schedule.asked(self.state, asked))
+            self._take(self.schedule.follow(self.state, asked))
             self._decide()
 
-    def _take(self, made: Iterable[Decision | events.Held]) -> int:
+    def _take(self, made: Iterable[Decision | events.Allowance]) -> int:
         count = 0
         for one in made:
-            if isinstance(one, events.Held):
+            if isinstance(one, events.Allowance):
                 self.state.apply(one)
                 continue
             if len(self.recorded) >= self.limit:
                 raise StopIteration
             count += 1
-            self._record(one)
+            self.recorded.append(one)
             self._apply(one)
         return count
 
-    def _record(self, one: Decision) -> None:
-        action, changes = changes_of(one)
-        number = len(self.recorded) + 1
-        self.recorded.append(
-            Recorded(number, action, one.who, one.heard, changes, one.reason, one.detail)
-        )
-
     def _apply(self, one: Decision) -> None:
-        match one:
-            case Add(candidates):
-                self.state.apply(events.Added(tuple(map(self._configuration, candidates))))
-            case Clone(source, epoch, candidate):
-                assert 2 * epoch in self.state.tracks[source].states, "the state is gone"
-                self.state.apply(
-                    events.Cloned(self._configuration(candidate, is_warm=True), source, epoch)
-                )
-            case Stop(mst_key, epoch, reason):
-                track = self.state.tracks[mst_key]
-                assert track.is_alive or (track.ended or ("",))[0] == "failed"
-                assert not epoch or 2 * epoch in track.states, "the state is gone"
-                self.state.apply(events.Stopped(mst_key, epoch, reason))
-            case Promote(mst_key, budget):
-                track = self.state.tracks[mst_key]
-                assert not track.ended
-                assert budget > track.budget, "a promotion to fewer epochs"
-                assert not track.is_stopped or track.done == 2 * (track.verdict.stopped_epoch or 0)
-                self.state.apply(events.Promoted(mst_key, budget))
-            case _:
-                self.state.apply(events.Noted())
+        made = one.changes if one.action in (ADD, CLONE) else ()
+        is_warm = one.action == CLONE
+        for key, epoch in one.origins:
+            assert not epoch or 2 * epoch in self.state.tracks[key].states, "the state is gone"
+        if one.action == STOP:
+            track = self.state.tracks[one.only.mst_key]
+            assert track.is_alive or (track.ended or ("",))[0] == "failed"
+        elif one.action == PROMOTE:
+            track = self.state.tracks[one.only.mst_key]
+            assert not track.ended
+            assert one.only.epochs > track.budget, "a promotion to fewer epochs"
+            assert not track.is_stopped or track.done == 2 * (track.verdict.stopped_epoch or 0)
+        configurations = tuple(self._configuration(change, is_warm=is_warm) for change in made)
+        self.state.apply(events.Decided(one, configurations))
 
-    def _configuration(self, one: Candidate, **more: Any) -> Any:
+    def _configuration(self, one: Change, **more: Any) -> Any:
         made = configuration(
-            one.mst_key, self.cost(one), one.budget, one.fit_params,
-            compile_text=one.compile_params, cohort=len(self.recorded), **more,
+            one.mst_key, self.cost(one), one.epochs, one.text.fit_params,
+            compile_text=one.text.compile_params, cohort=len(self.recorded), **more,
         )  # fmt: skip
         return made
 
@@ -211,12 +219,16 @@ class Course:
     @property
     def decided(self) -> list[tuple[Any, ...]]:
         """All decisions, but for what they were told of."""
-        return [(one.number, one.action, one.changes, one.who) for one in self.recorded]
+        return [(number, one.core, one.who) for number, one in enumerate(self.recorded, 1)]
+
+    def numbers(self, is_wanted: Callable[[Decision], Any]) -> list[int]:
+        """The numbers of some decisions, from 1."""
+        return [number for number, one in enumerate(self.recorded, 1) if is_wanted(one)]
 
     @property
     def unheard(self) -> list[tuple[int, int]]:
         """Results after which nothing was decided any more."""
-        return list(self.schedule._heard)
+        return list(self.schedule._results)
 
     @property
     def ends(self) -> dict[int, tuple[str, int | None]]:
@@ -237,6 +249,6 @@ def scripted(curves: Mapping[int, Sequence[float]], name: str = "loss") -> Curve
 
 
 __all__ = [
-    "LOSS", "SPACE", "Asked", "Budget", "ConfigurationText", "Course", "EarlyStopping", "RunState",
-    "by_rate", "rate", "scripted", "spec",
+    "LOSS", "SPACE", "Budget", "ConfigurationText", "Course", "EarlyStopping", "RunState",
+    "by_rate", "rate", "request", "scripted", "spec",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from decide.search.courses import Asked, Budget, Course, EarlyStopping, by_rate, spec
+from decide.search.courses import Budget, Course, EarlyStopping, by_rate, request, spec
 from decide.search.test_courses import noisy, uneven
 
 SIZED: dict[str, dict[str, Any]] = {
@@ -137,11 +137,11 @@ def test_early_stopping_is_no_failure() -> None:
 @pytest.mark.parametrize("method", SIZED)
 def test_a_larger_limit_gives_what_the_smaller_one_has_kept_back(method: str) -> None:
     found = course(method, budget=Budget(max_configurations=5))
-    more = Asked(3, "extend", 0, "ann", {"params": {}, "max_configurations": 4})
+    more = request(3, "extend", 0, "ann", {"params": {}, "max_configurations": 4})
     found.ask(more)
     assert len(found.state.tracks) == 9
     assert ended(found) is None
-    extended = next(one.number for one in found.recorded if one.action == "extend")
+    extended = found.numbers(lambda one: one.action == "extend")[0]
     for number in range(extended, len(found.recorded)):
         again = course(method, budget=Budget(max_configurations=5))
         again.limit = number
@@ -151,5 +151,5 @@ def test_a_larger_limit_gives_what_the_smaller_one_has_kept_back(method: str) ->
 def test_the_clock_says_why() -> None:
     search = spec("asha", num_configs=20, R=9, concurrency=4)
     found = Course(search, noisy, 3, uneven, epochs=6).run()
-    found.ask(Asked(2, "finish", 0, "clock", {"reason": "max_seconds are over"}))
+    found.ask(request(2, "finish", 0, "clock", {"reason": "max_seconds are over"}))
     assert ended(found) == "no trial was trained for 9 epochs: max_seconds are over"

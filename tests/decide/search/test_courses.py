@@ -11,13 +11,13 @@ import pytest
 from decide.search.courses import (
     LOSS,
     SPACE,
-    Asked,
     Budget,
     Course,
     EarlyStopping,
     RunState,
     by_rate,
     rate,
+    request,
     spec,
 )
 from msgspec import structs
@@ -67,10 +67,10 @@ def test_speed_does_not_show(method: str, early_stopping: EarlyStopping) -> None
 def test_a_search_goes_on_after_any_decision(method: str, deterministic: bool) -> None:
     search = spec(method, early_stopping=WATCHED, deterministic=deterministic, **METHODS[method])
     rows = [[1, ADDED, "batch_size=4", 2], [1, ADDED, "batch_size=2", None]]
-    asks = {1: Asked(1, "add", 0, "ann", {"rows": rows}), 2: Asked(2, "stop", 2, "bob")}
+    asks = {1: request(1, "add", 0, "ann", {"rows": rows}), 2: request(2, "stop", 2, "bob")}
     whole = Course(search, noisy, 3, uneven, asks).run()
     assert [one.who for one in whole.recorded if one.who] == ["ann", "bob"]
-    first = max(one.number for one in whole.recorded if one.who)
+    first = max(whole.numbers(lambda one: one.who))
     for number in range(first, len(whole.recorded), max(1, len(whole.recorded) // 8)):
         again = Course(search, noisy, 3, uneven, asks, limit=number).run()
         assert len(again.recorded) == number
@@ -82,7 +82,7 @@ def test_a_search_goes_on_after_any_decision(method: str, deterministic: bool) -
 
 def test_a_search_that_somebody_ends_goes_on_after_any_decision() -> None:
     search = spec("random", num_configs=8, num_iterations=6, early_stopping=WATCHED)
-    asks = {3: Asked(2, "finish", 0, "clock", {"reason": "max_seconds are over"})}
+    asks = {3: request(2, "finish", 0, "clock", {"reason": "max_seconds are over"})}
     whole = Course(search, noisy, 3, uneven, asks).run()
     assert len(whole.recorded) > 6
     assert whole.recorded[-1].reason == "max_seconds are over"
@@ -90,7 +90,7 @@ def test_a_search_that_somebody_ends_goes_on_after_any_decision() -> None:
         again = Course(search, noisy, 3, uneven, asks, limit=number).run().resume()
         assert again.decided == whole.decided
         # The seconds are over for whoever goes on, too.
-        assert list(again.schedule.asked(again.state, asks[3])) == []
+        assert list(again.schedule.follow(again.state, asks[3])) == []
 
 
 ADDED = "loss='sparse_categorical_crossentropy',optimizer='SGD(lr=0.5)',metrics=['accuracy']"
@@ -106,7 +106,7 @@ def test_hyperband_has_the_trials_of_the_paper() -> None:
 def test_the_first_bracket_comes_to_its_end_early(method: str) -> None:
     """Others fill what it leaves free, and nothing that is decided there waits for them."""
     course = Course(spec(method, R=27, concurrency=8)).run()
-    heard = [*(pair for one in course.recorded for pair in one.heard), *course.unheard]
+    heard = [*(pair for one in course.recorded for pair in one.results), *course.unheard]
     done: dict[int, int] = {}
     for key, epoch in heard:
         done[key] = epoch
@@ -170,7 +170,7 @@ def test_more_epochs_of_a_space_that_has_no_more() -> None:
     course = Course(spec("hyperband", FEW, R=9), noisy).run()
     before = {key: noisy(course.state.tracks[key], 9)["loss"] for key in course.reached(9)}
     assert len(before) == 5
-    course.ask(Asked(3, "extend", 0, "ann", {"params": {"R": 27}}))
+    course.ask(request(3, "extend", 0, "ann", {"params": {"R": 27}}))
     assert len(course.state.tracks) == 27
     # Ten that were not tried before, and the best of those that had come to their end.
     assert len(course.reached(27)) == 8
@@ -196,9 +196,9 @@ def test_trials_outside_a_narrowed_space_go_on_in_no_other_bracket() -> None:
     narrow = {**plain(FEW), "compile_params_grid": FEW.compile_params_grid.replace(
         f"{[*RATES]}", f"{[*few]}"
     )}  # fmt: skip
-    asks = {3: Asked(2, "narrow", 0, "ann", narrow)}
+    asks = {3: request(2, "narrow", 0, "ann", narrow)}
     course = Course(spec("hyperband", FEW, R=27), noisy, asks=asks).run()
-    (asked,) = (one.number for one in course.recorded if one.action == "narrow")
+    (asked,) = course.numbers(lambda one: one.action == "narrow")
     going_on = [
         one for one in course.recorded[asked:] if one.reason.startswith("goes on in bracket")
     ]
@@ -229,18 +229,18 @@ def test_speed_does_not_show_where_epochs_are_few(
             early_stopping=early_stopping, concurrency=places,
         )  # fmt: skip
         first = Course(search, noisy, cost=uneven).run()
-        heard = [one.heard for one in first.recorded]
+        heard = [one.results for one in first.recorded]
         for order in range(1, 5):
             other = Course(search, noisy, order, cost=uneven).run()
             assert other.decided == first.decided
-            assert [one.heard for one in other.recorded] == heard
+            assert [one.results for one in other.recorded] == heard
 
 
 @pytest.mark.parametrize("epochs", [60, 100, 160])
 def test_a_search_whose_epochs_were_too_few_goes_on_with_more(epochs: int) -> None:
     search = spec("hyperband", FEW, R=27, budget=Budget(max_epochs=epochs), concurrency=8)
     course = Course(search, noisy).run()
-    course.ask(Asked(3, "extend", 0, "ann", {"params": {}, "max_epochs": 1000}))
+    course.ask(request(3, "extend", 0, "ann", {"params": {}, "max_epochs": 1000}))
     assert len(course.reached(27)) == 8
     whole = Course(structs.replace(search, budget=Budget()), noisy).run()
     assert sorted(course.reached(27)) == sorted(whole.reached(27))
@@ -320,7 +320,7 @@ def test_a_search_of_some_who_went_on_beside_the_last_goes_on() -> None:
     course = Course(search).run()
     (second,) = joined(course)
     before = len(course.recorded)
-    more = Asked(3, "extend", 0, "ann", {"params": {"R": 9, "num_configs": 6}})
+    more = request(3, "extend", 0, "ann", {"params": {"R": 9, "num_configs": 6}})
     course.ask(more)
     promoted = [
         (one.changes[0].mst_key, one.changes[0].epochs)
@@ -391,7 +391,7 @@ def test_a_target_ends_the_search() -> None:
     course = Course(search, cost=uneven).run()
     finish = next(one for one in course.recorded if one.action == "finish")
     assert finish.reason.startswith("the target is reached by")
-    after = course.recorded[finish.number :]
+    after = course.recorded[course.recorded.index(finish) + 1 :]
     assert after
     assert {one.action for one in after} == {"stop"}
     # Each where it was in virtual time: what had no epoch done is given up.
@@ -419,7 +419,7 @@ def test_who_fails_ahead_of_what_is_decided_does_not_show(method: str) -> None:
             assert again.run().resume().decided == first.decided
 
 
-CLOCK = Asked(2, "finish", 0, "clock", {"reason": "max_seconds are over"})
+CLOCK = request(2, "finish", 0, "clock", {"reason": "max_seconds are over"})
 
 
 @pytest.mark.parametrize("early_stopping", [EarlyStopping(), EarlyStopping(patience=3)])
@@ -436,25 +436,27 @@ def test_trials_that_the_clock_has_stopped_go_on(
 
     course = stopped()
     (finish,) = (one for one in course.recorded if one.action == "finish")
-    after = [change for one in course.recorded[finish.number :] for change in one.changes]
+    after = [
+        change
+        for one in course.recorded[course.recorded.index(finish) + 1 :]
+        for change in one.changes
+    ]
     assert any(change.epochs for change in after)
-    more = Asked(3, "extend", 0, "ann", {"params": {}})
+    more = request(3, "extend", 0, "ann", {"params": {}})
     course.ask(more)
     assert "running" not in {one.status for one in course.schedule.trials.values()}
     tracks = course.state.tracks
     assert all(one.done == 2 * one.budget for one in tracks.values() if one.is_alive)
     assert max(one.done for one in tracks.values()) == 2 * course.schedule._method.full
-    extend = next(one for one in course.recorded if one.action == "extend")
-    promoted = [
-        one.changes[0] for one in course.recorded[extend.number :] if one.action == "promote"
-    ]
+    (at,) = course.numbers(lambda one: one.action == "extend")
+    promoted = [one.changes[0] for one in course.recorded[at:] if one.action == "promote"]
     for change in after:
         trial = course.schedule.trials[change.mst_key]
         if not change.epochs:
             assert trial.status == "failed"
         elif change.epochs < trial.budget:
             assert change.mst_key in {one.mst_key for one in promoted}
-    for number in {extend.number, extend.number + 1, len(course.recorded) - 1}:
+    for number in {at, at + 1, len(course.recorded) - 1}:
         again = stopped()
         again.limit = number
         assert again.ask(more).resume().decided == course.decided
@@ -466,7 +468,7 @@ def test_a_target_that_was_reached_ends_nothing_any_more() -> None:
     course = Course(search, cost=uneven).run()
     before = {key for key, (_, epoch) in course.ends.items() if epoch}
     assert before
-    course.ask(Asked(3, "extend", 0, "ann", {"params": {"num_configs": 2}}))
+    course.ask(request(3, "extend", 0, "ann", {"params": {"num_configs": 2}}))
     assert sum(one.action == "finish" for one in course.recorded) == 1
     assert all(course.state.tracks[key].done == 18 for key in before)
     assert len(course.state.tracks) == 22
@@ -483,7 +485,7 @@ def test_brackets_go_on_after_a_target(epochs: int) -> None:
     trials = course.schedule.trials
     begun = {trial.place["bracket"] for trial in trials.values() if trial.done}
     assert begun
-    course.ask(Asked(3, "extend", 0, "ann", {"params": {}}))
+    course.ask(request(3, "extend", 0, "ann", {"params": {}}))
     assert "running" not in {one.status for one in trials.values()}
     # Those that had done no epoch by then are gone; the others fill their brackets.
     assert not course.schedule._method._open
@@ -492,9 +494,9 @@ def test_brackets_go_on_after_a_target(epochs: int) -> None:
 
 def test_more_of_nothing_is_refused() -> None:
     course = Course(spec("hyperband", R=9)).run()
-    for wrong in ({"num_configs": 3}, {"R": 10**6}, {"R": 0}, {"eta": 3}):
+    for wrong in ({"num_configs": 3}, {"R": 10**6}, {"eta": 3}):
         with pytest.raises(InvalidArgument, match="automl_params of hyperband: got"):
-            course.schedule.check(course.state, Asked(3, "extend", 0, "ann", {"params": wrong}))
+            course.schedule.check(course.state, request(3, "extend", 0, "ann", {"params": wrong}))
 
 
 @pytest.mark.parametrize("objectives", [1, 2])

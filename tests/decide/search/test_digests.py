@@ -8,8 +8,10 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from decide.search.courses import Asked, Course, EarlyStopping, by_rate, spec
+from decide.search.courses import Course, EarlyStopping, by_rate, request, spec
+from msgspec import structs
 
+from cerebro_db.core.decisions import Change, Decision
 from cerebro_db.decide.search.methods import default_places
 
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -54,16 +56,35 @@ def decided(method: str, **more: Any) -> Course:
         order=3,
         cost=lambda one: 1.0 + one.mst_key % 5,
         fails={3: 1, 8: 2},
-        asks={1: Asked(1, "stop", 2, "ada", {})},
+        asks={1: request(1, "stop", 2, "ada", {})},
     ).run()
     if method in MORE:
-        course.ask(Asked(2, "extend", 0, "ada", {"params": MORE[method]}))
+        course.ask(request(2, "extend", 0, "ada", {"params": MORE[method]}))
     return course
+
+
+def as_in_0_1_0(number: int, one: Decision) -> str:
+    """The text that a decision had where the digests come from."""
+    changes = ", ".join(map(_change, one.changes)) + ("," if len(one.changes) == 1 else "")
+    is_of_one = one.action in ("stop", "promote")
+    detail = one.only.detail if is_of_one else one.detail
+    return (
+        f"Recorded(number={number}, action={one.action!r}, who={one.who!r}, heard={one.results!r}, "
+        f"changes=({changes}), reason={one.reason!r}, detail={detail!r})"
+    )
+
+
+def _change(one: Change) -> str:
+    row = None if one.row is None else structs.astuple(one.row)
+    return (
+        f"Change(mst_key={one.mst_key}, epochs={one.epochs}, source={one.source}, "
+        f"source_epoch={one.source_epoch}, row={row!r}, detail={{}}, reason='')"
+    )
 
 
 def digest(course: Course) -> str:
     """Digest of all decisions in their order, with what they were based on."""
-    text = "\n".join(map(repr, course.recorded))
+    text = "\n".join(as_in_0_1_0(*one) for one in enumerate(course.recorded, 1))
     return f"{len(course.recorded)} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from decide.search.courses import Asked, Course, EarlyStopping, spec
+from decide.search.courses import Course, EarlyStopping, request, spec
 from decide.search.test_courses import ADDED, METHODS, noisy, uneven
 
-from cerebro_db.decide.search.ends import short_trials
+from cerebro_db.decide.search.stopping import short_trials
 
 
 def short(course: Course) -> set[int]:
@@ -42,8 +42,8 @@ def test_asha_leaves_few_finished() -> None:
 @pytest.mark.parametrize("epochs", [2, None])
 def test_what_was_added_with_epochs_of_its_own_is_finished(epochs: int | None) -> None:
     rows = [[1, ADDED, "batch_size=4", epochs]]
-    asks = {1: Asked(1, "add", 0, "ann", {"rows": rows})}
+    asks = {1: request(1, "add", 0, "ann", {"rows": rows})}
     course = Course(spec("random", num_configs=4, num_iterations=5), asks=asks).run()
     assert short(course) == set()
-    course.ask(Asked(2, "extend", 0, "ann", {"params": {"num_iterations": 7}}))
+    course.ask(request(2, "extend", 0, "ann", {"params": {"num_iterations": 7}}))
     assert short(course) == set()

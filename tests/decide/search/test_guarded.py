@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from decide.search.courses import Asked, Course, spec
+from decide.search.courses import Course, request, spec
 from decide.search.test_courses import noisy, uneven
 
-from cerebro_db.core.decisions import Decision
-from cerebro_db.core.events import Held
+from cerebro_db.core.decisions import Decision, Request
+from cerebro_db.core.events import Allowance
 from cerebro_db.core.state import RunState
+from cerebro_db.decide.search.decider import SearchDecider
 from cerebro_db.decide.search.guarded import Guarded, fault_of
-from cerebro_db.decide.search.schedule import Schedule
 from cerebro_db.errors import InvalidArgument, InvalidData, RunCancelled
 
 
-class Breaking(Schedule):
+class Breaking(SearchDecider):
     """Raises at a decision.
 
     Attributes:
@@ -27,13 +27,13 @@ class Breaking(Schedule):
 
     at, error = 5, Exception()
 
-    def decide(self, state: RunState) -> Iterator[Decision | Held]:
+    def decide(self, state: RunState) -> Iterator[Decision | Allowance]:
         for one in super().decide(state):
-            if not isinstance(one, Held) and state.decisions + 1 == self.at:
+            if not isinstance(one, Allowance) and state.decisions + 1 == self.at:
                 raise self.error
             yield one
 
-    def asked(self, state: RunState, request: Asked) -> Iterator[Decision | Held]:
+    def follow(self, state: RunState, request: Request) -> Iterator[Decision | Allowance]:
         raise self.error
 
 
@@ -61,7 +61,7 @@ def test_a_search_ends_with_what_there_is() -> None:
     course = Broken(SEARCH, noisy, 3, uneven).run()
     assert course.told == [REASON]
     finish, *stops = course.recorded[4:]
-    assert (finish.number, finish.action, finish.reason) == (5, "finish", REASON)
+    assert (finish.action, finish.reason) == ("finish", REASON)
     assert {one.action for one in stops} <= {"stop"}
     assert all(
         one.is_stopped or one.ended or one.done == 2 * one.budget
@@ -84,13 +84,13 @@ def test_it_is_resumed_to_the_same_end() -> None:
 def test_nobody_asks_anything_of_it_any_more() -> None:
     course = Broken(SEARCH, noisy, 3, uneven).run()
     with pytest.raises(InvalidArgument, match="a search that has ended, as its method has failed"):
-        course.schedule.check(course.state, Asked(1, "stop", 1, "ann"))
+        course.schedule.check(course.state, request(1, "stop", 1, "ann"))
 
 
 def test_a_request_at_which_it_fails_is_refused_and_ends_it() -> None:
     course = Broken(SEARCH, noisy, 3, uneven, limit=4).run()
     with pytest.raises(InvalidArgument, match="a search that has ended"):
-        list(course.schedule.asked(course.state, Asked(1, "extend", 0, "ann", {"params": {}})))
+        list(course.schedule.follow(course.state, request(1, "extend", 0, "ann", {"params": {}})))
     course.limit = 10**9
     course.run()
     assert course.recorded[4].reason == REASON

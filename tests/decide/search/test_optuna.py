@@ -78,7 +78,7 @@ def test_trials_that_still_run_are_no_others_of_the_median(seed: int) -> None:
         if one.action == "stop"
     }
     assert stopped
-    for key, epoch in [*(pair for one in course.recorded for pair in one.heard), *course.unheard]:
+    for key, epoch in [*(pair for one in course.recorded for pair in one.results), *course.unheard]:
         trials[key].report(found[key][epoch - 1], epoch)
         if epoch == full:
             study.tell(trials[key], found[key][-1])
@@ -132,7 +132,7 @@ def test_asha_promotes_on_arrival_whom_optuna_would(seed: int) -> None:
             not trial.should_prune() and key >= 3
         ):  # before the third, Optuna promotes the best so far
             wanted.append(key)
-    decided = [(one.action, one.changes[0].mst_key, one.heard) for one in course.recorded]
+    decided = [(one.action, one.changes[0].mst_key, one.results) for one in course.recorded]
     arrived = [
         key
         for action, key, heard in decided

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cerebro_db.core.search import Space
+from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.space import Drawing, Explorer
 
 OPTIMIZERS = (

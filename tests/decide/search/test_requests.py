@@ -7,11 +7,12 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from decide.search.courses import SPACE, Asked, Course, by_rate, rate, spec
+from decide.search.courses import SPACE, Course, by_rate, rate, request, spec
 from decide.search.test_courses import METHODS, noisy, uneven
 from msgspec import structs
 
-from cerebro_db.core.search import Space
+from cerebro_db.core.decisions import Request
+from cerebro_db.core.spec import Space
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.wire import plain
 
@@ -32,7 +33,7 @@ def narrowed(space: Space = WIDE, compiling: str | None = None, fitting: str | N
         compile_params_grid=compiling or space.compile_params_grid,
         fit_params_grid=fitting or space.fit_params_grid,
     )
-    return Asked(7, "narrow", 0, "ann", plain(found))
+    return request(7, "narrow", 0, "ann", plain(found))
 
 
 def grid(optimizers: str) -> str:
@@ -59,7 +60,7 @@ def test_a_population_goes_on_in_a_space_that_none_of_its_members_is_of(compilin
     search = spec("pbt", WIDE, population=8, num_iterations=6)
     ask = narrowed(compiling=compiling, fitting="{'batch_size': [32]}")
     course = Course(search, noisy, 2, uneven, {3: ask}).run()
-    (number,) = (one.number for one in course.recorded if one.action == "narrow")
+    (number,) = course.numbers(lambda one: one.action == "narrow")
     clones = [one for one in course.recorded[number:] if one.action == "clone"]
     assert clones
     explorer = course.schedule._method._explorer
@@ -81,7 +82,7 @@ def test_copies_of_what_the_space_does_not_have_are_of_the_space() -> None:
         is_added = "SGD" in track.configuration.compile_text
         return {"loss": -1.0 if is_added else by_rate(track, epoch)["loss"]}
 
-    asks = {1: Asked(1, "add", 0, "ann", {"rows": rows})}
+    asks = {1: request(1, "add", 0, "ann", {"rows": rows})}
     course = Course(search, best_is_added, 2, uneven, asks).run()
     (added,) = (one.mst_key for one in course.schedule.trials.values() if one.is_adopted)
     copies = [one for one in course.recorded if one.action == "clone"]
@@ -98,7 +99,7 @@ def test_what_has_more_epochs_than_its_rung_is_never_promoted_to_fewer() -> None
     compiling = f"{LOSS_TEXT},optimizer='Adam(lr=0.01)',metrics=['accuracy']"
     for epochs in (2, 3, 5, 9, 12):
         rows = [[1, compiling, "batch_size=4", epochs]]
-        asks = {1: Asked(1, "add", 0, "ann", {"rows": rows})}
+        asks = {1: request(1, "add", 0, "ann", {"rows": rows})}
         course = Course(spec("asha", num_configs=18, R=9, concurrency=4), asks=asks).run()
         (added,) = (one.mst_key for one in course.schedule.trials.values() if one.is_adopted)
         budgets = [
@@ -115,7 +116,7 @@ def test_a_copy_of_a_member_at_its_end_has_an_epoch() -> None:
     source = max(course.reached(2), default=0) or 1
     trials = course.schedule.trials
     source = next(key for key, one in trials.items() if one.offset + one.done == 2)
-    course.ask(Asked(1, "clone", source, "ann", {}))
+    course.ask(request(1, "clone", source, "ann", {}))
     clone = course.recorded[-1]
     assert clone.action == "clone"
     assert clone.changes[0].epochs == 1
@@ -127,7 +128,7 @@ class Polite(Course):
     def _decide(self) -> None:
         checked, requests = self.schedule.check, len(self.asks)
 
-        def check(state: Any, asked: Asked) -> None:
+        def check(state: Any, asked: Request) -> None:
             try:
                 checked(state, asked)
             except InvalidArgument as error:
@@ -155,7 +156,7 @@ def test_no_request_that_was_accepted_ends_a_search(method: str) -> None:
     for seed in range(12):
         chance = random.Random(seed)
         search = spec(method, space, **{**METHODS[method], "seed": seed})
-        asks: dict[int, Asked] = {}
+        asks: dict[int, Request] = {}
         for number in sorted(chance.sample(range(1, 14), 3)):
             asks[number] = _request(chance, method)
         course = Polite(search, noisy, seed, uneven, asks, fails={chance.randint(1, 9): 2}).run()
@@ -166,7 +167,7 @@ def test_no_request_that_was_accepted_ends_a_search(method: str) -> None:
             assert again.resume().decided == course.decided
 
 
-def _request(chance: random.Random, method: str) -> Asked:
+def _request(chance: random.Random, method: str) -> Request:
     kind = chance.choice(["narrow", "add", "clone", "stop"])
     if kind == "narrow" and method != "cma-es":
         compiling = chance.choice(list(NARROWED.values()))
@@ -177,8 +178,8 @@ def _request(chance: random.Random, method: str) -> Asked:
             detail["epochs"] = chance.randint(1, 12)
         if kind == "clone" and chance.random() < 0.5:
             detail["fit_params"] = "batch_size=64"
-        return Asked(3, kind, chance.randint(1, 5), "bob", detail)
+        return request(3, kind, chance.randint(1, 5), "bob", detail)
     optimizer = chance.choice(["Adagrad(lr=0.3)", "Adam(lr=0.9)", "SGD(lr=0.01,momentum=0.7)"])
     compiling = f"{LOSS_TEXT},optimizer='{optimizer}',metrics=['accuracy']"
     epochs = chance.choice([None, 1, 2, 4, 11])
-    return Asked(4, "add", 0, "eve", {"rows": [[1, compiling, "batch_size=3", epochs]]})
+    return request(4, "add", 0, "eve", {"rows": [[1, compiling, "batch_size=3", epochs]]})

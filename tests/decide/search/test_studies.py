@@ -7,7 +7,8 @@ import itertools
 import optuna
 import pytest
 
-from cerebro_db.core.search import Objective, SearchSpec, Space
+from cerebro_db.core.search import Objective, SearchSpec
+from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.sampling import Chance
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.decide.search.studies import Measured, add_to_study, directions, importances

@@ -15,7 +15,8 @@ from typing import Any
 
 from cerebro_db.configs.grids.brackets import Bracket, brackets, halving
 from cerebro_db.configs.grids.search_methods import HALVING
-from cerebro_db.core.search import SearchSpec, Space
+from cerebro_db.core.search import SearchSpec
+from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.ranking import Values, ranked
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.decide.search.trials import (

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from cerebro_db.configs.grids.grid import Choices, Dimension, Range
-from cerebro_db.configs.grids.model_selection import ConfigurationText
-from cerebro_db.core.search import SearchSpec, Space
+from cerebro_db.configs.grids.parameters import ConfigurationText
+from cerebro_db.core.search import SearchSpec
+from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.ranking import ranked
 from cerebro_db.decide.search.space import Drawing, Explorer, is_number
 from cerebro_db.decide.search.trials import (

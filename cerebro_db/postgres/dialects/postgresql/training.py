@@ -11,8 +11,8 @@ from cerebro_db.core.tasks import HopFigures, RoundRecord
 from cerebro_db.postgres.catalog import STATES_SCHEMA
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.packed import PackedTable, PartitionInfo
+from cerebro_db.postgres.records import COLUMNS as ROUND_COLUMNS
 from cerebro_db.postgres.records import HOP_COLUMNS
-from cerebro_db.postgres.rounds import COLUMNS as ROUND_COLUMNS
 
 Statement = tuple[str, list[Any]]
 

@@ -1,13 +1,14 @@
-"""Runs whose workers did not wait for each other, made again in the order that was recorded."""
+"""Replay of runs: by the decisions of a search, or the order of the updates of a round."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+
+from msgspec import structs
 
 from cerebro_db.decide.strategies import STRATEGIES, listed, parse_strategy
-from cerebro_db.errors import InvalidArgument, WrongRunStatus
+from cerebro_db.errors import InvalidArgument, NotPermitted, WrongRunStatus
 from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.control import control_session
 from cerebro_db.postgres.dialects.choice import PostgreSQL
@@ -15,48 +16,70 @@ from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_output
 from cerebro_db.postgres.records import decisions_of
+from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.postgres.sessions import Session, SessionPool
-from cerebro_db.runs.driver import FIXED, Drive
+from cerebro_db.runs.driver import FIXED, Drive, no_notice
 from cerebro_db.runs.request import FitRequest, Limits
 from cerebro_db.runs.setup import RunSetup
 from cerebro_db.runs.stored import load_setup
 from cerebro_db.runs.strategy_checks import check_enough
 
-if TYPE_CHECKING:
-    from cerebro_db.runs.searches.again import ReplayRequest
+
+@dataclass(frozen=True)
+class ReplayRequest:
+    """The arguments of ``cerebro_replay``, as given.
+
+    Attributes:
+        search_path: for the name; None leaves the sessions' own.
+    """
+
+    run_id: int | None
+    model_output_table: str | None
+    name: str | None = None
+    description: str | None = None
+    num_workers: int | None = None
+    search_path: CallerPath | None = None
+    cores: int = 1
 
 
-def repeat(
+def replay(
     pool: SessionPool,
     dialect: PostgreSQL,
-    run: StoredRun,
     request: ReplayRequest,
-    notify: Callable[[str], None],
-    registered: Callable[[int], None],
+    notify: Callable[[str], None] = no_notice,
+    registered: Callable[[int], None] = lambda run_id: None,
 ) -> int:
-    """Make a run again, with the same weights; returns the run_id.
+    """Replay a run, with the same weights; returns the run_id.
 
     Args:
-        pool: of sessions of the run's owner.
+        pool: of sessions of the role whose rights count.
         dialect: of the server.
-        run: that has recorded the order of its updates.
-        request: where to.
+        request: which run, and where to.
         notify: gets a line an epoch.
         registered: is told the run_id as soon as this driver drives it.
 
     Raises:
-        InvalidArgument: it has recorded none, or went on from another run, or was changed while it went on.
-        WrongRunStatus: it is not finished.
+        CerebroError: the request is wrong, the run has recorded nothing that could be repeated, or the packed
+            tables have changed since.
     """
     with control_session(pool, None) as control:
-        _check(control, run)
+        run = own_run(control, request.run_id)
+        decisions = tuple(decisions_of(Catalog(control), run.run_id))
+    if run.row.search is None:
+        _check_order_is_recorded(run, is_changed=bool(decisions))
+    elif not decisions:
+        raise WrongRunStatus(f"run {run.run_id} has decided nothing yet, which could be repeated")
     row = run.row
 
     def set_up(
         session: Session, sql: PostgreSQLTraining, common: FitRequest
     ) -> tuple[QualifiedName, RunSetup]:
         before = load_setup(session, dialect, run, has_states=False)
-        check_enough(before.spec.strategy, request.num_workers, before.packed)
+        if before.search is None:
+            check_enough(before.spec.strategy, request.num_workers, before.packed)
+        else:
+            search = structs.replace(before.search, replays=decisions)
+            before = replace(before, search=search, configurations=(), selection=None)
         output = new_output(session, request.model_output_table, "model_output_table")
         setup = replace(
             before,
@@ -76,19 +99,41 @@ def repeat(
         model_selection_table=None,
         num_iterations=row.num_iterations,
         num_workers=request.num_workers,
-        strategy=row.schedule,
-        strategy_params=row.strategy_params,
         name=request.name,
         description=request.description,
         search_path=request.search_path,
         cores=request.cores,
     )
+    if row.search is None:
+        common = replace(common, strategy=row.schedule, strategy_params=row.strategy_params)
+    else:
+        common = replace(common, schedule=row.schedule)
     common.check()
     return Drive(pool, dialect, Limits(), notify, FIXED, registered).begin(common, set_up)
 
 
-def _check(session: Session, run: StoredRun) -> None:
-    """Refuse a run whose record does not tell everything."""
+def own_run(session: Session, run_id: int | None) -> StoredRun:
+    """A run of the caller's own.
+
+    Raises:
+        UndefinedRun, NotPermitted: there is none of that number, or it is another role's.
+    """
+    run = Catalog(session).run(run_id)
+    if not run.is_mine:
+        raise NotPermitted(
+            f"run_id: got {run.run_id}, a run of another role; allowed: your own",
+            hint="the role that began it can; cerebro.runs shows whose run it is",
+        )
+    return run
+
+
+def _check_order_is_recorded(run: StoredRun, *, is_changed: bool) -> None:
+    """Refuse a run that is no search and has not recorded the order of its updates.
+
+    Args:
+        run: that is to be repeated.
+        is_changed: whether its configurations were changed while it went on.
+    """
     row, what = run.row, f"run_id: got {run.run_id}"
     chosen = parse_strategy(row.schedule, row.strategy_params)
     if not chosen.asynchrony.is_any:
@@ -105,7 +150,7 @@ def _check(session: Session, run: StoredRun) -> None:
             f"{what}, which went on from the models of an earlier run, in whose place its own are; allowed: a "
             "run without warm_start"
         )
-    if decisions_of(Catalog(session), run.run_id):
+    if is_changed:
         raise InvalidArgument(
             f"{what}, whose configurations were changed while it went on; allowed: a run that was left alone"
         )

@@ -13,7 +13,7 @@ from cerebro_db.core.tasks import Measures
 from cerebro_db.scoring.prediction_models import LOSS, badness
 
 
-class Report:
+class RunNotices:
     """Collects what the line of an epoch says.
 
     Args:

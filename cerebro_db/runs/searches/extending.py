@@ -1,135 +1,38 @@
-"""Searches made again by their decisions, and searches that go on although they have ended."""
+"""Searches that go on although they have ended, or stopped, with a larger budget."""
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
-
-from msgspec import structs
 
 from cerebro_db.configs.grids.search_methods import BOHB, HALVING, HYPERBAND, find_method
 from cerebro_db.configs.messages import check_range
+from cerebro_db.core.decisions import EXTEND, FINISH, Decision, Extension
 from cerebro_db.core.search import UNLIMITED, SearchSpec
 from cerebro_db.core.search_texts import parse_more
 from cerebro_db.core.state import RunState
-from cerebro_db.decide.search.guarded import FAULT
-from cerebro_db.decide.search.replaying import to_json
-from cerebro_db.errors import InvalidArgument, NotPermitted, WrongObjectType, WrongRunStatus
+from cerebro_db.decide.search.guarded import fault_of
+from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.control import control_session, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining, StateTables
-from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.outputs import new_output
-from cerebro_db.postgres.records import DecisionRow, decisions_of
-from cerebro_db.postgres.relations import CallerPath
+from cerebro_db.postgres.dialects.postgresql.training import StateTables
+from cerebro_db.postgres.records import decisions_of
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
 from cerebro_db.runs.driver import FIXED, Drive, no_notice
 from cerebro_db.runs.guards import check_resumable
-from cerebro_db.runs.repeating import repeat
-from cerebro_db.runs.request import FitRequest, Limits, check_seconds
+from cerebro_db.runs.request import Limits, check_seconds
+from cerebro_db.runs.searches.replay import own_run
 from cerebro_db.runs.setup import RunSetup
-from cerebro_db.runs.stored import load_setup, recorded_of, state_of_decisions
+from cerebro_db.runs.stored import load_setup, state_of_decisions
+from cerebro_db.wire import encode
 
 Notify = Callable[[str], None]
 _MOST = 2**31 - 1
-_FINISH, _EXTEND = "finish", "extend"
 _SHOWN = {"max_epochs": "max_epochs", "max_configurations": "max_configs"}
-
-
-@dataclass(frozen=True)
-class ReplayRequest:
-    """The arguments of ``cerebro_replay``, as given.
-
-    Attributes:
-        search_path: for the name; None leaves the sessions' own.
-    """
-
-    run_id: int | None
-    model_output_table: str | None
-    name: str | None = None
-    description: str | None = None
-    num_workers: int | None = None
-    search_path: CallerPath | None = None
-    cores: int = 1
-
-
-def replay(
-    pool: SessionPool,
-    dialect: PostgreSQL,
-    request: ReplayRequest,
-    notify: Notify = no_notice,
-    registered: Callable[[int], None] = lambda run_id: None,
-) -> int:
-    """Make a run again by what it has recorded, with the same weights; returns the run_id.
-
-    Of a search these are its decisions, of one whose workers did not wait for each other the order of its
-    updates.
-
-    Args:
-        pool: of sessions of the role whose rights count.
-        dialect: of the server.
-        request: which run, and where to.
-        notify: gets a line an epoch.
-        registered: is told the run_id as soon as this driver drives it.
-
-    Raises:
-        CerebroError: the request is wrong, or the packed tables have changed since.
-    """
-    with control_session(pool, None) as control:
-        run = _own_run(control, request.run_id)
-        if run.row.search is None:
-            return repeat(pool, dialect, run, request, notify, registered)
-        decided = decisions_of(Catalog(control), run.run_id)
-        if not decided:
-            raise WrongRunStatus(
-                f"run {run.run_id} has decided nothing yet, which could be repeated"
-            )
-
-    def set_up(
-        session: Session, sql: PostgreSQLTraining, common: FitRequest
-    ) -> tuple[QualifiedName, RunSetup]:
-        before = load_setup(session, dialect, run, has_states=False)
-        assert before.search is not None
-        replays = tuple(map(to_json, recorded_of(before, decided)))
-        output = new_output(session, request.model_output_table, "model_output_table")
-        setup = replace(
-            before,
-            output=output,
-            output_text=str(request.model_output_table),
-            configurations=(),
-            selection=None,
-            replaces=False,
-            replace_output=False,
-            name=request.name,
-            description=request.description,
-            search=structs.replace(before.search, replays=replays),
-            weights_of=run.run_id,
-        )
-        count = request.num_workers or setup.num_workers
-        return setup.output, setup.with_workers(count)
-
-    common = FitRequest(
-        source_table=run.row.source_table,
-        model_output_table=request.model_output_table,
-        model_selection_table=None,
-        num_iterations=run.row.num_iterations,
-        num_workers=request.num_workers,
-        schedule=run.row.schedule,
-        name=request.name,
-        description=request.description,
-        search_path=request.search_path,
-        cores=request.cores,
-    )
-    common.check()
-    drive = Drive(pool, dialect, Limits(), notify, FIXED, registered)
-    return drive.begin(common, set_up)
 
 
 def extend(
@@ -168,11 +71,6 @@ def extend(
     check_seconds(max_seconds)
     check_range("max_epochs", max_epochs, 1, _MOST)
     check_range("max_configs", max_configurations, 1, _MOST)
-    limits = {
-        "max_seconds": max_seconds, "max_epochs": max_epochs,
-        "max_configurations": max_configurations,
-    }  # fmt: skip
-    detail: dict[str, Any] = {name: one for name, one in limits.items() if one is not None}
 
     def drive() -> Drive:
         return Drive(pool, dialect, Limits(), notify, FIXED, registered)
@@ -181,36 +79,37 @@ def extend(
         run = _search_of(control, run_id)
         made = decisions_of(Catalog(control), run.run_id)
         spec = SearchSpec.from_text(run.row.search or "")
-        detail["params"] = parse_more(spec.method, spec.params, automl_params)
-        _check_more(spec, made, detail, run.status)
+        params = parse_more(spec.method, spec.params, automl_params)
+        wanted = Extension(params, max_seconds, max_epochs, max_configurations)
+        _check_more(spec, made, wanted, run.status)
     if run.status != "finished" and _has_ended(made):
         drive().resume(run.run_id)  # it only lacks its tables
     with control_session(pool, None) as control:
         run = Catalog(control).run(run.run_id)
         if run.status == "finished":
-            _revive(control, dialect, run, detail)
+            _revive(control, dialect, run, wanted)
         else:
             check_resumable(run)
             with transaction(control):
-                _ask(Catalog(control), run.run_id, detail)
+                _ask(Catalog(control), run.run_id, wanted)
     return drive().resume(run.run_id)
 
 
-def _ask(catalog: Catalog, run_id: int, detail: Mapping[str, Any]) -> None:
+def _ask(catalog: Catalog, run_id: int, wanted: Extension) -> None:
     """Ask the next driver, in place of what none has followed yet."""
     catalog.lock("runs", "requests")
     catalog.forget_extensions(run_id)
-    catalog.add_request(run_id, "extend", None, json.dumps(detail))
+    catalog.add_request(run_id, EXTEND, None, encode(wanted))
 
 
-def _has_ended(made: Sequence[DecisionRow]) -> bool:
+def _has_ended(made: Sequence[Decision]) -> bool:
     """True if a search has decided to begin nothing any more."""
-    actions = [one.action for one in made if one.action in (_FINISH, _EXTEND)]
-    return actions[-1:] == [_FINISH]
+    actions = [one.action for one in made if one.action in (FINISH, EXTEND)]
+    return actions[-1:] == [FINISH]
 
 
 def _search_of(session: Session, run_id: int | None) -> StoredRun:
-    run = _own_run(session, run_id)
+    run = own_run(session, run_id)
     if run.row.search is None:
         raise InvalidArgument(
             f"run_id: got {run.run_id}, which is no search; allowed: a run of cerebro.cerebro_search",
@@ -219,34 +118,19 @@ def _search_of(session: Session, run_id: int | None) -> StoredRun:
     return run
 
 
-def _own_run(session: Session, run_id: int | None) -> StoredRun:
-    run = Catalog(session).run(run_id)
-    if not run.is_mine:
-        raise NotPermitted(
-            f"run_id: got {run.run_id}, a run of another role; allowed: your own",
-            hint="the role that began it can; cerebro.runs shows whose run it is",
-        )
-    return run
-
-
-def _check_more(
-    spec: SearchSpec, made: Sequence[DecisionRow], detail: Mapping[str, Any], status: str
-) -> None:
+def _check_more(spec: SearchSpec, made: Sequence[Decision], wanted: Extension, status: str) -> None:
     """Check that there is more to do for a search than it has done."""
     if spec.replays:
         raise InvalidArgument("run_id: got a run that repeats another one; allowed: a search")
-    if fault := next((one.reason for one in made if one.details.get(FAULT) is True), None):
+    if fault := fault_of(made):
         raise InvalidArgument(
             f"run_id: got a search that has ended, as {fault}; allowed: one whose method can go on",
             hint="warm_start_run of cerebro.cerebro_search has a new search learn from its trials",
         )
-    for name, limit in (
-        ("max_epochs", spec.budget.max_epochs),
-        ("max_configurations", spec.budget.max_configurations),
-    ):
-        if name in detail and limit == UNLIMITED:
+    for name, shown in _SHOWN.items():
+        if getattr(wanted, name) is not None and getattr(spec.budget, name) == UNLIMITED:
             raise InvalidArgument(
-                f"{_SHOWN[name]}: got {detail[name]} for a search that has no such limit; allowed: NULL",
+                f"{shown}: got {getattr(wanted, name)} for a search that has no such limit; allowed: NULL",
                 hint="num_configs or num_iterations in automl_params are more trials or epochs",
             )
     lengths = _lengths(spec, made)
@@ -255,7 +139,7 @@ def _check_more(
         HYPERBAND,
         BOHB,
     )  # another bracket, of as many epochs or more
-    for name, value in detail["params"].items():
+    for name, value in wanted.params.items():
         if value < lengths.get(name, 1):
             least = f"at least {lengths[name]}" if begins_anew else "more"
             raise InvalidArgument(
@@ -263,11 +147,11 @@ def _check_more(
                 f"allowed: {least}"
             )
     is_more = any(
-        begins_anew or value != lengths.get(name) for name, value in detail["params"].items()
+        begins_anew or value != lengths.get(name) for name, value in wanted.params.items()
     )
-    was_stopped = status != "finished" or any(one.action == _FINISH for one in made)
-    limits = [name for name in detail if name != "params"]
-    if not is_more and not (limits and (limits != ["max_seconds"] or was_stopped)):
+    was_stopped = status != "finished" or any(one.action == FINISH for one in made)
+    is_larger = bool(wanted.max_epochs or wanted.max_configurations)
+    if not is_more and not is_larger and not (wanted.max_seconds and was_stopped):
         names = ", ".join(one.name for one in find_method(spec.method).more)
         raise InvalidArgument(
             f"got nothing more to do; allowed: automl_params with {names}"
@@ -278,11 +162,12 @@ def _check_more(
         )
 
 
-def _lengths(spec: SearchSpec, made: Sequence[DecisionRow]) -> dict[str, int]:
+def _lengths(spec: SearchSpec, made: Sequence[Decision]) -> dict[str, int]:
     """The epochs of each trial by now, where these are what there may be more of."""
     found = {name: spec.params[name] for name in ("num_iterations", "R") if name in spec.params}
     for one in made:
-        params = one.details.get("params", {}) if one.action == _EXTEND else {}
+        wanted = one.wanted if one.action == EXTEND else None
+        params = wanted.params if isinstance(wanted, Extension) else {}
         found |= {name: max(found[name], params[name]) for name in found if name in params}
     return found
 
@@ -292,9 +177,7 @@ def _example(spec: SearchSpec) -> str:
     return f"{name}={spec.params[name] * (1 if name in ('num_configs', 'population') else 2)}"
 
 
-def _revive(
-    session: Session, dialect: PostgreSQL, run: StoredRun, detail: Mapping[str, Any]
-) -> None:
+def _revive(session: Session, dialect: PostgreSQL, run: StoredRun, wanted: Extension) -> None:
     """Make the states anew from which a finished search goes on, and have it be paused.
 
     What its driver shall do more of is asked for in the same transaction.
@@ -319,7 +202,7 @@ def _revive(
         f"run_{secrets.token_hex(16)}", setup.spec.hops_an_epoch, setup.spec.every_hop
     )
     with transaction(session):
-        _ask(catalog, run.run_id, detail)
+        _ask(catalog, run.run_id, wanted)
         name = StateStore(tables, len(ends), catalog, sql).create(lasting=True).name
         for epoch, firsts in _firsts(state, ends).items():
             version = epoch * setup.spec.hops_an_epoch

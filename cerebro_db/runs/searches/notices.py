@@ -1,4 +1,4 @@
-"""What the caller of a search is told: how far it is, while it goes on; and at its end the winner."""
+"""Notices of a search: how far it is, and at its end the winner."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 
 from cerebro_db.configs.messages import duration
-from cerebro_db.core.decisions import Outlook
-from cerebro_db.core.ports import Clock
+from cerebro_db.core.ports import Clock, Outlook
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.core.tasks import Measures
 from cerebro_db.models.best import best_trials, without_values
 from cerebro_db.postgres.names import value_literal
 from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.trials import Trial, trials_of
-from cerebro_db.runs.report import Report
+from cerebro_db.postgres.trials import TrialRow, trials_of
+from cerebro_db.runs.notices import RunNotices
 from cerebro_db.runs.setup import RunSetup
 
 # A line is told when so many more trials are done, or after so many seconds; nobody looks more often.
@@ -23,7 +22,7 @@ _SHARE, _SECONDS, _SOONEST = 0.05, 60.0, 1.0
 _MOST_KEYS = 20
 
 
-class SearchReport(Report):
+class SearchNotices(RunNotices):
     """Lines about trials in place of those about epochs: trials come to the same epoch at any time.
 
     Args:
@@ -49,7 +48,7 @@ class SearchReport(Report):
         """Results are there, which the state has."""
 
     def epochs(self) -> None:
-        """Tell how far the search is, when trials are done since the last line."""
+        """Send a line about the progress of the search, when trials are done since the last one."""
         now = self._clock()
         if now < self._looked + _SOONEST:
             return
@@ -127,7 +126,7 @@ def last_line(session: Session, run_id: int, setup: RunSetup, shortfall: str | N
     return "".join(parts)
 
 
-def _winner(setup: RunSetup, spec: SearchSpec, best: Sequence[Trial]) -> str:
+def _winner(setup: RunSetup, spec: SearchSpec, best: Sequence[TrialRow]) -> str:
     one, aims = best[0], spec.objectives
     values = ", ".join(
         f"{aim.monitor} {value:.4g}" for aim, value in zip(aims, one.objectives, strict=True)
@@ -139,7 +138,7 @@ def _winner(setup: RunSetup, spec: SearchSpec, best: Sequence[Trial]) -> str:
     )
 
 
-def _of_front(best: Sequence[Trial]) -> str:
+def _of_front(best: Sequence[TrialRow]) -> str:
     keys = ", ".join(str(one.mst_key) for one in best[:_MOST_KEYS])
     more = f" and {len(best) - _MOST_KEYS} more" if len(best) > _MOST_KEYS else ""
     return f"the Pareto set has the trials {keys}{more},"

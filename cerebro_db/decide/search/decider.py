@@ -12,35 +12,43 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
 
 from cerebro_db.configs.functions.callbacks import monitors_of
-from cerebro_db.configs.grids.model_selection import ConfigurationText
-from cerebro_db.core import decisions
+from cerebro_db.configs.grids.model_selection import checked_model_ids
+from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.core.decisions import (
-    Add,
-    Asked,
-    Candidate,
-    Clone,
+    CLONE,
+    PROMOTE,
+    STOP,
+    AddedRow,
+    AddTrials,
+    Change,
+    CloneTrial,
     Decision,
-    Note,
-    Outlook,
-    Promote,
-    Stop,
+    Ending,
+    Extension,
+    Request,
+    StopTrial,
+    add,
+    clone,
+    note,
+    promote,
+    stop,
 )
-from cerebro_db.core.events import Held
-from cerebro_db.core.search import UNLIMITED, SearchSpec, Space
+from cerebro_db.core.decisions import FAILED as FAILED_RESULT
+from cerebro_db.core.events import Allowance
+from cerebro_db.core.ports import Outlook
+from cerebro_db.core.search import UNLIMITED, SearchSpec
 from cerebro_db.core.search_texts import checked_more
-from cerebro_db.core.spec import TRAINING
+from cerebro_db.core.spec import TRAINING, Space
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.decide import callbacks
 from cerebro_db.decide.search import stopping
 from cerebro_db.decide.search.methods import method_of, total_epochs
 from cerebro_db.decide.search.ranking import Values, ranked
-from cerebro_db.decide.search.recorded import CLONE, PROMOTE, STOP, Recorded, check_same
 from cerebro_db.decide.search.sampling import Distinct, Fault, check_sampler
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.decide.search.timeline import Timeline
@@ -54,40 +62,41 @@ from cerebro_db.decide.search.trials import (
     Start,
     Trial,
 )
-from cerebro_db.errors import InvalidArgument
-from cerebro_db.wire import as_json, convert
+from cerebro_db.errors import InvalidArgument, InvalidData
+from cerebro_db.wire import as_json
 
-_Made = Decision | Held
+_Made = Decision | Allowance
 
 
-class Schedule:
-    """Decides a search; the same again, from the scores of a run, where it goes on.
+class SearchDecider:
+    """Decides a search in virtual time; resumed, it decides the same from the scores of the run.
 
     Args:
         spec: of the search.
         fault: tells what cannot be trained.
-        recorded: decisions that were made already, by number.
+        stored: decisions that earlier drivers have made.
     """
 
     is_open = True
 
-    def __init__(self, spec: SearchSpec, fault: Fault, recorded: Sequence[Recorded] = ()) -> None:
+    def __init__(self, spec: SearchSpec, fault: Fault, stored: Sequence[Decision] = ()) -> None:
         self._spec, self._method = spec, method_of(spec)
         self._sampler, self._fault = Distinct(spec, fault), fault
-        self._recorded = deque(recorded)
-        self._replayed: deque[tuple[int, int]] = deque()
+        self._stored = deque(enumerate(stored, 1))
+        self._known_results: deque[tuple[int, int]] = deque()
         self.trials: dict[int, Trial] = {}
         # Kept beside the trials, so that a decision costs the same with any number of these.
         self._running: dict[int, Trial] = {}
         self._failed_keys: set[int] = set()
         self._timeline = Timeline()
         self._costs: dict[int, float] = {}
-        self._heard: list[tuple[int, int]] = []
+        self._results: list[tuple[int, int]] = []
         # News of the run, when what they lead to was decided last.
         self._seen = -1
         self._unfinished: Iterator[_Made] = iter(())
-        # The decision that is made again at present.
-        self._expected: Recorded | None = None
+        # The stored decision that is made again at present, and its number.
+        self._expected: Decision | None = None
+        self._number = 0
         self._epochs = 0
         self._max_epochs = spec.budget.max_epochs
         self._max_trials = self._method.most_trials = spec.budget.max_configurations
@@ -110,7 +119,7 @@ class Schedule:
     # -- decisions -------------------------------------------------------------------------------
     def decide(self, state: RunState) -> Iterator[_Made]:
         """Decisions that follow from the results that are known."""
-        if self._recorded:
+        if self._stored:
             yield from self._catch_up(state)
         elif self._seen == state.news:
             return
@@ -119,28 +128,28 @@ class Schedule:
         yield from self._unfinished
         self._seen = state.news
 
-    def asked(self, state: RunState, request: Asked) -> Iterator[_Made]:
+    def follow(self, state: RunState, request: Request) -> Iterator[_Made]:
         """Decisions that follow from a request of another session, or of the clock, which was checked."""
         self._seen = -1
         yield from self._answer(state, request)
 
-    def _catch_up(self, state: RunState) -> Iterator[Held]:
-        """Make the decisions of an earlier driver again; what they held is held again."""
-        held: dict[int, Held] = {}
-        while self._recorded:
-            self._expected = self._recorded.popleft()
-            self._replayed.extend(self._expected.heard)
-            for one in self._made_again(state, self._expected):
-                held[one.mst_key] = one
+    def _catch_up(self, state: RunState) -> Iterator[Allowance]:
+        """Repeat the decisions of earlier drivers; yields the allowances that hold after them."""
+        found: dict[int, Allowance] = {}
+        while self._stored:
+            self._number, self._expected = self._stored.popleft()
+            self._known_results.extend(self._expected.results)
+            for one in self._restore(state, self._expected):
+                found[one.mst_key] = one
         self._expected = None
-        yield from (one for key, one in held.items() if self.trials[key].status == RUNNING)
+        yield from (one for key, one in found.items() if self.trials[key].status == RUNNING)
 
-    def _made_again(self, state: RunState, one: Recorded) -> Iterator[Held]:
-        """Make a recorded decision again; yields what is held."""
+    def _restore(self, state: RunState, one: Decision) -> Iterator[Allowance]:
+        """Make a stored decision once more; yields what is allowed by it."""
         if one.who:
             yield from self._until(one, self._unfinished, None)
             yield from self._until(one, self._advance(state), None)
-            self._unfinished = self._answer(state, one.as_asked())
+            self._unfinished = self._answer(state, one.as_request())
             yield from self._until(one, self._unfinished, one)
             return
         found = yield from self._until(one, self._unfinished, one)
@@ -148,20 +157,20 @@ class Schedule:
             self._unfinished = self._advance(state)
             found = yield from self._until(one, self._unfinished, one)
         if not found:
-            check_same(one, None)
+            _check_same(self._number, one, None)
 
     def _until(
-        self, one: Recorded, made: Iterator[_Made], wanted: Recorded | None
-    ) -> Generator[Held, None, bool]:
+        self, one: Decision, made: Iterator[_Made], wanted: Decision | None
+    ) -> Generator[Allowance, None, bool]:
         """Go on until a decision comes; whether one came, which must be the wanted one.
 
         Before what somebody had asked for, nothing else was decided.
         """
         for each in made:
-            if isinstance(each, Held):
+            if isinstance(each, Allowance):
                 yield each
                 continue
-            check_same(wanted or replace(one, action=""), each)
+            _check_same(self._number, wanted or structs.replace(one, action=""), each)
             return True
         return False
 
@@ -215,11 +224,11 @@ class Schedule:
                 if wanted.source is None:
                     together.append(trial)
                 else:
-                    yield self._made(Clone(*wanted.source, _candidate(trial), wanted.reason))
+                    yield self._made(clone(_change(trial), wanted.source, wanted.reason))
                     yield from self._begin(state, trial)
             free -= 1
         if together:
-            yield self._made(Add(tuple(map(_candidate, together)), _reason(together)))
+            yield self._made(add(map(_change, together), _reason(together)))
             for trial in together:
                 yield from self._begin(state, trial)
         yield from self._fill_up(state)
@@ -318,7 +327,7 @@ class Schedule:
         for key in ranked(values):
             if self._expected is not None:
                 one = self._expected
-                if one.action == PROMOTE and one.changes[0].mst_key == key:
+                if one.action == PROMOTE and one.only.mst_key == key:
                     yield self.trials[key]
             elif key not in state.gone:
                 yield self.trials[key]
@@ -366,7 +375,7 @@ class Schedule:
         """
         if self._expected is not None:
             one = self._expected
-            return one.action == CLONE and one.changes[0].source == source
+            return one.action == CLONE and one.only.source == source
         trial, track = self.trials[source], state.tracks[source]
         is_newest = trial.done == epoch and trial.status != FAILED
         return is_newest and epoch * state.spec.hops_an_epoch in track.states
@@ -375,7 +384,7 @@ class Schedule:
         """True if the model of a configuration can be that after an epoch, whatever came of it since."""
         if self._expected is not None:
             one = self._expected
-            return one.action == STOP and one.changes[0].mst_key == mst_key
+            return one.action == STOP and one.only.mst_key == mst_key
         track = state.tracks[mst_key]
         if track.is_alive:
             return True
@@ -420,18 +429,16 @@ class Schedule:
         self._set(trial, RUNNING)
         trial.goal, trial.is_outranked = max(trial.goal, trial.budget), False
         trial.place.update(wanted.place)
-        yield self._made(
-            Promote(trial.mst_key, trial.budget, wanted.reason, detail=dict(wanted.place))
-        )
+        yield self._made(promote(trial.mst_key, trial.budget, wanted.reason, wanted.place))
         yield from self._begin(state, trial)
 
-    def _begin(self, state: RunState, trial: Trial) -> Iterator[Held]:
+    def _begin(self, state: RunState, trial: Trial) -> Iterator[Allowance]:
         """A trial is trained from now on; when its next result comes."""
         key = trial.mst_key
         self._costs[key] = state.tracks[key].configuration.hop_seconds
         yield from self._expect(trial)
 
-    def _expect(self, trial: Trial) -> Iterator[Held]:
+    def _expect(self, trial: Trial) -> Iterator[Allowance]:
         watches = self._spec.early_stopping.watches
         epoch = min(trial.done + 1, trial.budget) if watches else trial.budget
         pace = self._method.pace(trial)
@@ -439,7 +446,7 @@ class Schedule:
         self._timeline.expect(trial.mst_key, epoch, seconds * (epoch - trial.done))
         kept = frozenset({trial.done} if self._looks_back and trial.done else ())
         since = self._timeline.now, trial.done
-        yield Held(trial.mst_key, epoch if watches else None, kept, since, pace)
+        yield Allowance(trial.mst_key, epoch if watches else None, kept, since, pace)
 
     @property
     def _looks_back(self) -> bool:
@@ -449,13 +456,13 @@ class Schedule:
     # -- results ---------------------------------------------------------------------------------
     def _next_result(self, state: RunState) -> tuple[int, int] | None:
         """The next result that is known: of which trial, after which epoch, or that it has failed."""
-        if self._replayed:
-            return self._again(*self._replayed.popleft())
+        if self._known_results:
+            return self._take_known(*self._known_results.popleft())
         if self._expected is not None:  # an earlier driver knew no more here
             return None
         for key in sorted(state.gone - self._failed_keys):
             if self.trials[key].status == WAITING:
-                return key, decisions.FAILED
+                return key, FAILED_RESULT
         self._timeline.forget(lambda key: self.trials[key].status != RUNNING)
         is_strict = self._spec.deterministic
         for event in self._timeline.first() if is_strict else self._timeline.all():
@@ -466,7 +473,7 @@ class Schedule:
                 return key, found
         return None
 
-    def _again(self, key: int, epoch: int) -> tuple[int, int]:
+    def _take_known(self, key: int, epoch: int) -> tuple[int, int]:
         """A result that an earlier driver took note of."""
         event = self._timeline.of(key) if self.trials[key].status == RUNNING else None
         if event is not None:
@@ -480,13 +487,13 @@ class Schedule:
         last = track.verdict.stopped_epoch  # by a callback of its own
         if last is not None and last < epoch:
             return last if last in track.scored else None
-        return decisions.FAILED if track.ended else None
+        return FAILED_RESULT if track.ended else None
 
     def _take(self, state: RunState, key: int, epoch: int) -> Iterator[_Made]:
         """Take note of a result, and do what follows from it."""
-        self._heard.append((key, epoch))
+        self._results.append((key, epoch))
         trial, track = self.trials[key], state.tracks[key]
-        if epoch == decisions.FAILED:
+        if epoch == FAILED_RESULT:
             yield from self._failed(state, trial)
             return
         trial.done = epoch
@@ -495,7 +502,7 @@ class Schedule:
             self._set(trial, WAITING if epoch >= trial.budget else RUNNING)
             self._unheard = key if trial.status == WAITING else 0
             self._tell(trial)
-            yield from self._finish(state, f"the target is reached by {key}", {})
+            yield from self._finish(state, Ending(f"the target is reached by {key}"))
             return
         yield from self._judged(trial, track)
         if trial.status == RUNNING:
@@ -506,11 +513,11 @@ class Schedule:
             yield from self._observed(state, trial)
 
     def _failed(self, state: RunState, trial: Trial) -> Iterator[_Made]:
-        """Nothing more comes of a trial, and nobody goes back to a state of it."""
+        """Mark a trial as failed, and let its states go."""
         self._set(trial, FAILED)
         self._sampler.failed(trial.mst_key)
         if self._looks_back:
-            yield Held(trial.mst_key, None)
+            yield Allowance(trial.mst_key, None)
         yield from self._observed(state, trial)
 
     def _judged(self, trial: Trial, track: Track) -> Iterator[Decision]:
@@ -522,7 +529,7 @@ class Schedule:
             reason = stopping.fault(rule, trial, self.trials.values(), full)
             if reason is not None:
                 self._set(trial, STOPPED)
-                yield self._made(Stop(trial.mst_key, trial.done, reason, detail=_rung_of(trial)))
+                yield self._made(stop(trial.mst_key, trial.done, reason, detail=_rung_of(trial)))
         if trial.status == RUNNING and trial.done >= trial.budget:
             self._set(trial, WAITING)
 
@@ -548,10 +555,10 @@ class Schedule:
         self._set(trial, STOPPED)
         trial.is_outranked = True
         if self._may_stop(state, end.mst_key, trial.done):
-            yield self._made(Stop(trial.mst_key, trial.done, end.reason, detail=_rung_of(trial)))
+            yield self._made(stop(trial.mst_key, trial.done, end.reason, detail=_rung_of(trial)))
 
     def _tell(self, trial: Trial) -> None:
-        """Tells the sampler of a trial that has come to its budget, or was stopped."""
+        """Tell the sampler of a trial that has come to its budget, or was stopped."""
         if not trial.offset:
             is_full = trial.done >= self._method.full
             values = tuple(min(value, _WORST) for value in trial.values[trial.done])
@@ -584,25 +591,25 @@ class Schedule:
         return self._monitors[text][monitor]
 
     # -- what others ask -------------------------------------------------------------------------
-    def check(self, state: RunState, request: Asked) -> None:
+    def check(self, state: RunState, request: Request) -> None:
         """Check that a request can be followed.
 
         Raises:
             InvalidArgument: why not.
         """
-        key, detail = request.mst_key, request.detail
-        match request.action:
-            case "stop":
+        key, wanted = request.mst_key, request.wanted
+        match wanted:
+            case StopTrial():
                 self._check_open(key, has_ended=self._has_ended(state, key))
-            case "clone":
-                self._check_clone(state, key, detail)
-            case "add":
-                for model_id, compile_params, fit_params, epochs in detail["rows"]:
-                    self._check_row(ConfigurationText(model_id, compile_params, fit_params), epochs)
-            case "narrow":
-                self._check_space(convert(Space, detail, "narrow"))
-            case "extend":
-                self._check_extension(state, detail)
+            case CloneTrial():
+                self._check_clone(state, key, wanted)
+            case AddTrials(rows):
+                for row in rows:
+                    self._check_row(row.text)
+            case Space():
+                self._check_space(wanted)
+            case Extension():
+                self._check_extension(state, wanted)
 
     def _has_ended(self, state: RunState, key: int) -> bool:
         """True if nothing more comes of a trial, or there is none."""
@@ -619,17 +626,17 @@ class Schedule:
                 hint="cerebro.trials shows them",
             )
 
-    def _check_clone(self, state: RunState, key: int, detail: Mapping[str, Any]) -> None:
+    def _check_clone(self, state: RunState, key: int, wanted: CloneTrial) -> None:
         self._check_open(key, has_ended=key not in self.trials or key in state.gone)
-        self._check_row(self._changed_row(key, detail), detail.get("epochs"))
+        self._check_row(wanted.row_of(self.trials[key].row))
         if not _newest(state, key):
             raise InvalidArgument(
                 f"mst_key: got {key}, of which no epoch is done; allowed: one that has a state",
                 hint="cerebro.progress shows how far each is",
             )
 
-    def _check_extension(self, state: RunState, detail: Mapping[str, Any]) -> None:
-        checked_more(self._spec.method, self._spec.params, detail.get("params", {}))
+    def _check_extension(self, state: RunState, wanted: Extension) -> None:
+        checked_more(self._spec.method, self._spec.params, wanted.params)
         hops, tracks = state.spec.hops_an_epoch, state.tracks
         if any(one and tracks[key].done != one * hops for key, one in self._given_up.items()):
             raise InvalidArgument(
@@ -639,6 +646,7 @@ class Schedule:
 
     def _check_space(self, space: Space) -> None:
         """Check that all of a space can be trained, and explored by the method."""
+        checked_model_ids(space.model_ids)
         known = self._spec.space.model_ids
         if wrong := [one for one in space.model_ids if one not in known]:
             raise InvalidArgument(
@@ -646,43 +654,40 @@ class Schedule:
                 f"{', '.join(map(str, known))}"
             )
         for row in Explorer(space).probes():
-            self._check_row(row, None)
+            self._check_row(row)
         check_sampler(structs.replace(self._spec, space=space))
 
-    def _check_row(self, row: ConfigurationText, epochs: int | None) -> None:
+    def _check_row(self, row: ConfigurationText) -> None:
         fault = self._fault(row)
         if fault is not None:
             raise InvalidArgument(fault)
-        if epochs is not None and epochs < 1:
-            raise InvalidArgument(f"epochs: got {epochs}; allowed: at least 1")
 
-    def _answer(self, state: RunState, request: Asked) -> Iterator[_Made]:
+    def _answer(self, state: RunState, request: Request) -> Iterator[_Made]:
         """Only the first decision bears a name; others follow from it."""
-        detail, who, key = request.detail, request.who, request.mst_key
-        if request.action == "add":
-            yield from self._add(state, detail["rows"], who)
-        elif request.action == "stop":
-            yield from self._stop(state, self.trials[key], detail.get("epoch"), who)
-        elif request.action == "clone":
-            yield from self._clone(state, key, detail, who)
-        elif request.action == "finish":
-            if not self._is_over:  # an earlier driver has ended it
-                yield from self._finish(state, str(detail["reason"]), detail, who)
-        elif request.action in ("narrow", "extend"):
-            yield self._made(Note(request.action, f"asked for by {who}", who=who, detail=detail))
-            if request.action == "narrow":
-                space = convert(Space, detail, "narrow")
+        who, key = request.who, request.mst_key
+        match request.wanted:
+            case AddTrials(rows):
+                yield from self._add(state, rows, who)
+            case StopTrial(epoch):
+                yield from self._stop(state, self.trials[key], epoch, who)
+            case CloneTrial() as wanted:
+                yield from self._clone(state, key, wanted, who)
+            case Ending() as wanted:
+                if not self._is_over:  # an earlier driver has ended it
+                    yield from self._finish(state, wanted, who)
+            case Space() as space:
+                yield self._made(note(space, f"asked for by {who}", who))
                 self._sampler.narrow(space)
                 self._method.narrow(space)
-            else:
-                yield from self._extend(state, detail)
-        else:
-            raise InvalidArgument(f"action: got {request.action!r}, which no search follows")
+            case Extension() as wanted:
+                yield self._made(note(wanted, f"asked for by {who}", who))
+                yield from self._extend(state, wanted)
+            case _:
+                raise InvalidArgument(f"action: got {request.action!r}, which no search follows")
 
-    def _add(self, state: RunState, rows: Sequence[Sequence[Any]], who: str) -> Iterator[_Made]:
-        trials = [self._adopted(ConfigurationText(*row), epochs) for *row, epochs in rows]
-        candidates = tuple(map(_candidate, trials))
-        yield self._made(Add(candidates, f"asked for by {who}", who=who))
+    def _add(self, state: RunState, rows: Sequence[AddedRow], who: str) -> Iterator[_Made]:
+        trials = [self._adopted(one.text, one.epochs) for one in rows]
+        yield self._made(add(map(_change, trials), f"asked for by {who}", who))
         for trial in trials:
             yield from self._begin(state, trial)
 
@@ -702,37 +707,26 @@ class Schedule:
         self._set(trial, STOPPED)
         if after not in trial.values:
             self._sampler.failed(key)
-        yield self._made(Stop(key, after, f"asked for by {who}", who=who, detail=_rung_of(trial)))
+        yield self._made(stop(key, after, f"asked for by {who}", who, _rung_of(trial)))
         yield from self._observed(state, trial)
 
-    def _clone(
-        self, state: RunState, key: int, detail: Mapping[str, Any], who: str
-    ) -> Iterator[_Made]:
-        epoch = detail.get("epoch") or _newest(state, key)
+    def _clone(self, state: RunState, key: int, wanted: CloneTrial, who: str) -> Iterator[_Made]:
+        epoch = wanted.epoch or _newest(state, key)
         offset = self.trials[key].offset + epoch
-        trial = self._adopted(self._changed_row(key, detail), detail.get("epochs"), offset)
-        yield self._made(Clone(key, epoch, _candidate(trial), f"asked for by {who}", who=who))
+        row = wanted.row_of(self.trials[key].row)
+        trial = self._adopted(row, wanted.epochs, offset)
+        yield self._made(clone(_change(trial), (key, epoch), f"asked for by {who}", who))
         yield from self._begin(state, trial)
 
-    def _changed_row(self, key: int, detail: Mapping[str, Any]) -> ConfigurationText:
-        """A configuration with other parameters, where there are such."""
-        row, given = self.trials[key].row, detail.get
-        compile_params, fit_params = given("compile_params"), given("fit_params")
-        return ConfigurationText(
-            row.model_id,
-            row.compile_params if compile_params is None else compile_params,
-            row.fit_params if fit_params is None else fit_params,
-        )
-
-    def _extend(self, state: RunState, detail: Mapping[str, Any]) -> Iterator[_Made]:
+    def _extend(self, state: RunState, wanted: Extension) -> Iterator[_Made]:
         """Go on with more; those that the end of the search has stopped go on where they were."""
         self._is_over, given_up, self._given_up = False, self._given_up, {}
         self._over_for = ""
         self._is_aimed = not any(map(self._reaches_target, self.trials.values()))
-        self._method.extend(detail.get("params", {}))
+        self._method.extend(wanted.params)
         self._total = self._epochs + self._method.total(self._most_configurations)
-        self._max_epochs += detail.get("max_epochs", 0)
-        self._max_trials += detail.get("max_configurations", 0)
+        self._max_epochs += wanted.max_epochs or 0
+        self._max_trials += wanted.max_configurations or 0
         self._method.most_trials = self._max_trials
         if self._is_limited and len(self.trials) < self._max_trials:
             self._is_limited = False
@@ -751,44 +745,55 @@ class Schedule:
                 self._set(trial, RUNNING)
                 yield from self._begin(state, trial)
 
-    def _finish(
-        self, state: RunState, reason: str, detail: Mapping[str, Any], who: str = ""
-    ) -> Iterator[_Made]:
+    def _finish(self, state: RunState, wanted: Ending, who: str = "") -> Iterator[_Made]:
         """Begin nothing any more; what runs is stopped where it is.
 
         By itself, after the last epoch that it took note of; asked, after the last one that is done.
         """
-        self._is_over, self._over_for = True, reason
-        running = sorted(self._running.values(), key=lambda one: one.mst_key)
-        stopped = {one.mst_key: one.done for one in running}
-        if who:
-            found = detail.get("stopped")
-            stopped = (
-                {int(key): epoch for key, epoch in found.items()}
-                if found is not None
-                else {
-                    one.mst_key: _newest(state, one.mst_key)
-                    for one in running
-                    if state.tracks[one.mst_key].is_alive
-                }
-            )
-        more = {"stopped": {str(key): epoch for key, epoch in stopped.items()}} if who else {}
-        yield self._made(Note("finish", reason, who=who, detail={"reason": reason, **more}))
+        self._is_over, self._over_for = True, wanted.reason
+        reason, running = wanted.reason, sorted(self._running.values(), key=lambda one: one.mst_key)
+        stopped = wanted.stopped
+        if not who:
+            stopped = {one.mst_key: one.done for one in running}
+        elif stopped is None:
+            alive = [one.mst_key for one in running if state.tracks[one.mst_key].is_alive]
+            stopped = {key: _newest(state, key) for key in alive}
+        yield self._made(note(Ending(reason, stopped if who else None), reason, who))
         self._timeline.drop(self._running.keys())
         for trial in running:
             self._set(trial, STOPPED)
             key, epoch = trial.mst_key, stopped.get(trial.mst_key)
             if epoch is not None and self._may_stop(state, key, epoch):
                 self._given_up[key] = epoch
-                yield self._made(Stop(key, epoch, reason))
+                yield self._made(stop(key, epoch, reason))
             else:
                 self._given_up[key] = 0
-                yield Held(key, None)
+                yield Allowance(key, None)
 
     def _made(self, decision: Decision) -> Decision:
         """A decision, with the results that were taken note of since the one before."""
-        heard, self._heard = tuple(self._heard), []
-        return replace(decision, heard=heard)
+        results, self._results = tuple(self._results), []
+        return structs.replace(decision, results=results)
+
+
+def _check_same(number: int, one: Decision, made: Decision | None) -> None:
+    """Check that a decision comes out as it was stored.
+
+    Raises:
+        InvalidData: it does not.
+    """
+    if made is None or one.core != made.core:
+        raise InvalidData(
+            f"decision {number} of the run: got {_shown(one)}; the same results lead to "
+            f"{'none' if made is None else _shown(made)}",
+            hint="another version of Optuna or Cerebro-DB decides otherwise; "
+            "cerebro.cerebro_replay(run_id) repeats decisions as they are recorded",
+        )
+
+
+def _shown(one: Decision) -> str:
+    keys = ", ".join(str(change.mst_key) for change in one.changes[:5])
+    return f"{one.action} of {keys or 'the search'}"
 
 
 _WORST = 1e300
@@ -800,18 +805,11 @@ def _newest(state: RunState, mst_key: int) -> int:
     return max((one // hops for one in track.states if one and one % hops == 0), default=0)
 
 
-def _candidate(trial: Trial) -> Candidate:
+def _change(trial: Trial) -> Change:
     place = {key: value for key, value in trial.place.items() if key != "reason"}
     detail = {"parameters": as_json(dict(trial.parameters)), **place}
-    return Candidate(
-        trial.mst_key,
-        trial.row.model_id,
-        trial.row.compile_params,
-        trial.row.fit_params,
-        trial.budget,
-        detail,
-        str(trial.place.get("reason", "")),
-    )
+    reason = str(trial.place.get("reason", ""))
+    return Change(trial.mst_key, trial.budget, trial.row, detail=detail, reason=reason)
 
 
 def _rung_of(trial: Trial) -> dict[str, Any]:

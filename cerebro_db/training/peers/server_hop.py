@@ -1,6 +1,6 @@
 """A hop whose weights a parameter server holds: it pushes gradients, and pulls weights.
 
-All trainers of a round begin with the same state. Who leads has the server in a thread; its trainer is a
+All trainers of a round begin with the same state. The root has the server in a thread; its trainer is a
 client as all others are.
 """
 
@@ -16,21 +16,21 @@ from cerebro_db.training.peers.parameter_server import (
     ParameterServer,
     Phase,
     Record,
-    Served,
-    ServedPeers,
+    ServedRound,
+    ServerPeers,
 )
-from cerebro_db.training.peers.peers import Meeting, Peers
+from cerebro_db.training.peers.peers import Peers, ProcessGroup
 from cerebro_db.training.peers.updates import GroupModel, groups_of
 from cerebro_db.training.state import AVERAGES, OPTIMIZER, State
 
 _SERVER = "server"
 
 
-class ServedHop(GroupHop):
+class ParameterServerHop(GroupHop):
     """One of the hops of a round that has a server; the arguments are those of ``Hop``.
 
     Attributes:
-        record: of the round, where this one leads.
+        record: of the round, where this one is the root.
     """
 
     def __init__(
@@ -45,31 +45,31 @@ class ServedHop(GroupHop):
         super().__init__(task, data, weights, programs, cache, tick)
         assert task.part is not None
         assert task.part.served is not None
-        assert task.part.meeting is not None
-        self._served: Served = task.part.served
+        assert task.part.process_group is not None
+        self._served: ServedRound = task.part.served
         self._server: ParameterServer | None = None
         self._client: Client | None = None
         self._has_begun = False
         self.record: Record | None = None
         try:
-            self._client = self._enter(task.part.meeting, programs)
+            self._client = self._enter(task.part.process_group, programs)
         except BaseException:
             self._leave()
             raise
 
     @property
     def model(self) -> GroupModel | None:
-        """Model of the seconds of an update, where this one leads and probes were made."""
+        """Model of the seconds of an update, where this one is the root and probes were made."""
         return None if self._server is None else self._server.model
 
     # -- inside ----------------------------------------------------------------
-    def _met(self, meeting: Meeting, floats: int, tick: Tick) -> Peers:
-        self._others = ServedPeers(meeting, floats, tick)
+    def _connected(self, process_group: ProcessGroup, floats: int, tick: Tick) -> Peers:
+        self._others = ServerPeers(process_group, floats, tick)
         return self._others
 
-    def _enter(self, meeting: Meeting, programs: Programs) -> Client:
-        """Be a client of the server, which whoever leads starts."""
-        if not meeting.leads:
+    def _enter(self, process_group: ProcessGroup, programs: Programs) -> Client:
+        """Be a client of the server, which the root starts."""
+        if not process_group.is_root:
             return Client(self._others, self._others.links[0])
         program, _ = programs.get(self._task.recipe, _SERVER)
         self._server = ParameterServer(
@@ -95,7 +95,7 @@ class ServedHop(GroupHop):
             self._probe(features, targets)
         if start is not None:
             self._program.load(start)
-        group = groups_of(self._others.size, phase.groups)[self._others.place]
+        group = groups_of(self._others.size, phase.groups)[self._others.rank]
         self._steps = self._served.steps_of(phase.groups)[group]
 
     def _phase(self) -> Phase:

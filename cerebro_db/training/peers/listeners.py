@@ -1,8 +1,9 @@
-"""Doors: where trainers of several hosts find each other, and who is let in.
+"""Links between trainers of several hosts: listeners, and the handshake of a connection.
 
-A trainer listens on an address of its host within the network that an administrator has allowed. Both ends of
-a connection prove by HMAC that they know the secret of their round, and which places of it they have. What
-follows is neither encrypted nor signed.
+A trainer listens on an address of its host within the network that an administrator has allowed. It connects
+to the trainers of lower ranks, and accepts those of higher ones. Both ends of a connection prove by HMAC that
+they know the secret of their process group, and which ranks of it they have. What follows is neither
+encrypted nor signed.
 """
 
 from __future__ import annotations
@@ -37,23 +38,23 @@ _HANDSHAKE_SECONDS = 5.0
 _PORT_SECONDS, _PORT_WAIT_SECONDS = 10.0, 0.1
 _WAIT_SECONDS = 0.1
 _WAITING = 1024  # connections that nobody has looked at yet
-# Of those that have not proved anything so many are heard at a time, beside those that are awaited.
+# Connections that have not proved anything, at a time, beside those that are awaited.
 _STRANGERS = 64
 # A host that says nothing any more is asked after so many seconds, so often; no limit for what it takes to read
 # what was sent, as its step may take longer.
 _SILENT_SECONDS, _TRIES = 10, 3
 _REFUSALS = (OSError, EOFError, AuthenticationError)
 # What accept tells of a connection that has ended already, or of the network, as accept(2) lists it.
-_PASSING = {
+_TRANSIENT = {
     errno.EAGAIN, errno.ECONNABORTED, errno.EINTR, errno.ENETDOWN, errno.EPERM, errno.EPROTO, errno.ENOPROTOOPT,
     errno.EHOSTDOWN, errno.ENONET, errno.EHOSTUNREACH, errno.EOPNOTSUPP, errno.ENETUNREACH, errno.ETIMEDOUT,
 }  # fmt: skip
-# Who lets in sends a number; who comes sends one, its place and the place that it means, and the proof of
-# these; who lets in answers with its own proof. Each proof is good for one direction.
+# Who accepts sends a nonce; who connects sends one, its rank and the rank that it means, and the proof of
+# these; who accepts answers with its own proof. Each proof is good for one direction.
 _HASH, _NONCE = "sha256", 32
-_PLACES = struct.Struct("<2I")
-_HELLO = struct.Struct(f"<{_NONCE}s{_PLACES.size}s32s")
-_COMES, _LETS_IN, _REFUSED = b"comes", b"lets in", bytes(32)
+_RANKS = struct.Struct("<2I")
+_HELLO = struct.Struct(f"<{_NONCE}s{_RANKS.size}s32s")
+_CLIENT, _SERVER, _REFUSED = b"comes", b"lets in", bytes(32)
 Steps = Generator[int, bytes, int]
 
 
@@ -76,36 +77,36 @@ class Address(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pass:
-    """Proof that a connection belongs to a round.
+class Credential:
+    """Credential by which a connection belongs to a process group.
 
     Attributes:
         secret: that all of its trainers know.
-        place: of this one.
+        rank: of this one.
     """
 
     secret: bytes
-    place: int
+    rank: int
 
     def proof(self, *parts: bytes) -> bytes:
         """Proof of knowing the secret, for these parts; all but the first have one length."""
         return hmac.digest(self.secret, b"".join(parts), _HASH)
 
 
-class Met(NamedTuple):
-    """Trainers that a trainer has met.
+class Links(NamedTuple):
+    """Links of a trainer to the others of its process group.
 
     Attributes:
-        links: to them, by their places.
-        reasons: why it could not go to others, by their places.
+        links: by rank.
+        errors: of those that could not be reached, by rank.
     """
 
     links: dict[int, socket.socket]
-    reasons: dict[int, PeersApart]
+    errors: dict[int, PeersApart]
 
 
-class Door:
-    """The listening socket of a trainer, which stays where it is from round to round.
+class Listener:
+    """Listening socket of a trainer, which stays where it is from round to round.
 
     Args:
         network: within which all addresses have to be, such as ``10.1.0.0/16``.
@@ -127,37 +128,37 @@ class Door:
         self.socket = _listening(ip, self._ports, tick)
         self.address = Address(_host(), ip, self.socket.getsockname()[1])
 
-    def meet(
-        self, own: Pass, addresses: Sequence[Address], tick: Tick, seconds: float = math.inf
-    ) -> Met:
-        """Go to the trainers before this one, and let in those after it; on anybody else the door is shut.
+    def connect(
+        self, own: Credential, addresses: Sequence[Address], tick: Tick, seconds: float = math.inf
+    ) -> Links:
+        """Connect to the trainers of lower ranks, and accept those of higher ones, and nobody else.
 
         Args:
-            own: place of this one, and what all of them know.
-            addresses: of all of them, by their places.
+            own: rank of this one, and what all of them know.
+            addresses: of all of them, by their ranks.
             tick: called while waiting; raises to end that.
             seconds: until when all of them are tried; without, it ends with the first one that cannot be reached.
 
         Raises:
             PeersApart: an address is not among those that are allowed.
         """
-        found, deadline = _Gathering(self, own, addresses), time.monotonic() + seconds
+        found, deadline = _Connecting(self, own, addresses), time.monotonic() + seconds
         try:
-            while found.awaited and not (found.met.reasons and seconds == math.inf):
+            while found.awaited and not (found.made.errors and seconds == math.inf):
                 found.serve()
                 tick()
                 if time.monotonic() > deadline:
                     found.give_up(seconds)
                     break
         except BaseException:
-            found.met_none()
+            found.drop_links()
             raise
         finally:
             found.close()
-        return found.met
+        return found.made
 
     def apart(self, address: Address, reason: str) -> PeersApart:
-        """Error that tells from where to where there is no way."""
+        """Error of two hosts between which there is no way."""
         return PeersApart(f"host {self.address.host} cannot reach {address}: {reason}")
 
     def close(self) -> None:
@@ -180,46 +181,46 @@ class Door:
         )
 
 
-class _Talk:
-    """A connection whose ends are about to prove who they are.
+class _Handshake:
+    """Handshake of a new connection, whose ends prove who they are.
 
     Args:
         one: the connection, which does not block.
-        steps: of the proof: yield how many bytes they want, get these, and end with a place.
-        place: of the trainer to which this one goes; None where one has come.
+        steps: of the proof: yield how many bytes they want, get these, and end with a rank.
+        rank: of the trainer that this one connects to; None where one was accepted.
         seconds: that it may take.
 
     Attributes:
-        link, place: as above.
-        is_connecting: whether nobody has answered yet.
+        link, rank: as above.
+        is_connecting: whether the other end has not answered yet.
     """
 
-    def __init__(self, one: socket.socket, steps: Steps, place: int | None, seconds: float) -> None:
-        self.link, self.place, self._steps = one, place, steps
-        self.is_connecting = place is not None
+    def __init__(self, one: socket.socket, steps: Steps, rank: int | None, seconds: float) -> None:
+        self.link, self.rank, self._steps = one, rank, steps
+        self.is_connecting = rank is not None
         self._came, self._wanted = b"", next(steps)
-        self.takes(seconds)
+        self.limit(seconds)
 
-    def takes(self, seconds: float) -> None:
-        """Have it end after so many seconds."""
+    def limit(self, seconds: float) -> None:
+        """Allow it so many seconds from now."""
         self._deadline, self._seconds = time.monotonic() + seconds, seconds
 
-    def in_time(self) -> None:
+    def check_time(self) -> None:
         """Refuse one that takes too long."""
         if time.monotonic() > self._deadline:
             raise OSError(errno.ETIMEDOUT, f"no answer within {self._seconds:g} s")
 
     def connected(self) -> None:
-        """Be at the other end, which may be at something else for a while."""
+        """Take note that the other end is reached, which may be at something else for a while."""
         code = self.link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, os.strerror(code))
         _set_up(self.link)
         self.is_connecting = False
-        self.takes(math.inf)
+        self.limit(math.inf)
 
-    def go_on(self) -> int | None:
-        """Take what has come; at the end the place of the other one."""
+    def advance(self) -> int | None:
+        """Take the bytes that are there; at the end returns the rank of the other trainer."""
         with suppress(BlockingIOError):
             came = self.link.recv(self._wanted - len(self._came))
             if not came:
@@ -232,152 +233,154 @@ class _Talk:
             self._wanted = self._steps.send(whole)
         except StopIteration as end:
             return int(end.value)
-        self.takes(_HANDSHAKE_SECONDS)
+        self.limit(_HANDSHAKE_SECONDS)
         return None
 
 
-class _Gathering:
-    """A trainer on its way to those before it, which lets in those after it; whoever can go on is served.
+class _Connecting:
+    """Handshakes of a trainer with all others of its process group, whichever can go on.
 
     Attributes:
-        met: whom it has met.
-        awaited: places of those of whom it is not known yet.
+        made: links, and errors.
+        awaited: ranks to which there is neither yet.
     """
 
-    def __init__(self, door: Door, own: Pass, addresses: Sequence[Address]) -> None:
-        self._door, self._own, self._addresses = door, own, addresses
-        for address in addresses[: own.place]:
-            door.check(address)
-        self.met, self.awaited = Met({}, {}), set(range(len(addresses))) - {own.place}
-        self._talks: dict[int, _Talk] = {}  # by the numbers of their sockets, the oldest first
+    def __init__(self, listener: Listener, own: Credential, addresses: Sequence[Address]) -> None:
+        self._listener, self._own, self._addresses = listener, own, addresses
+        for address in addresses[: own.rank]:
+            listener.check(address)
+        self.made, self.awaited = Links({}, {}), set(range(len(addresses))) - {own.rank}
+        self._handshakes: dict[
+            int, _Handshake
+        ] = {}  # by the numbers of their sockets, the oldest first
         self._poll = select.poll()
-        self._poll.register(door.socket, select.POLLIN)
-        for place in range(own.place):
-            self._go(place)
+        self._poll.register(listener.socket, select.POLLIN)
+        for rank in range(own.rank):
+            self._begin(rank)
 
     def serve(self) -> None:
         """Have those go on who can, or wait a moment."""
         for number, _ in self._poll.poll(_WAIT_SECONDS * 1e3):
-            if number == self._door.socket.fileno():
-                self._let_in()
-            elif number in self._talks:
-                talk = self._talks[number]
-                self._try(talk, partial(self._go_on, talk))
-        for talk in list(self._talks.values()):
-            self._try(talk, talk.in_time)
+            if number == self._listener.socket.fileno():
+                self._accept()
+            elif number in self._handshakes:
+                handshake = self._handshakes[number]
+                self._try(handshake, partial(self._go_on, handshake))
+        for handshake in list(self._handshakes.values()):
+            self._try(handshake, handshake.check_time)
 
     def give_up(self, seconds: float) -> None:
-        """Tell of those who have not let this one in."""
-        for talk in self._talks.values():
-            if talk.place is not None:
-                self._unreached(talk.place, f"it let nobody in within {seconds:g} s")
+        """Take note of those that have not accepted this one."""
+        for handshake in self._handshakes.values():
+            if handshake.rank is not None:
+                self._unreached(handshake.rank, f"it let nobody in within {seconds:g} s")
 
-    def met_none(self) -> None:
-        """Leave those that it has met."""
-        for link in self.met.links.values():
+    def drop_links(self) -> None:
+        """Close the links that were made."""
+        for link in self.made.links.values():
             link.close()
 
     def close(self) -> None:
-        """Leave those that have proved nothing."""
-        for talk in self._talks.values():
-            talk.link.close()
+        """Close the connections that have proved nothing."""
+        for handshake in self._handshakes.values():
+            handshake.link.close()
 
-    def _go(self, place: int) -> None:
-        """Begin to go to another one."""
-        address = self._addresses[place]
+    def _begin(self, rank: int) -> None:
+        """Begin to connect to another one."""
+        address = self._addresses[rank]
         one = socket.socket(_family(address.ip), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        talk = _Talk(one, _coming(one, self._own, place), place, CONNECT_SECONDS)
-        self._talks[one.fileno()] = talk
+        handshake = _Handshake(one, _prove(one, self._own, rank), rank, CONNECT_SECONDS)
+        self._handshakes[one.fileno()] = handshake
         self._poll.register(one, select.POLLOUT)
-        self._try(talk, partial(self._connect, one, address))
+        self._try(handshake, partial(self._connect, one, address))
 
     def _connect(self, one: socket.socket, address: Address) -> None:
-        one.bind((self._door.address.ip, 0))  # as which the other one lets it in
+        one.bind((self._listener.address.ip, 0))  # as which the other one lets it in
         with suppress(BlockingIOError):
             one.connect(address[1:])
 
-    def _let_in(self) -> None:
-        """Hear one who has come."""
+    def _accept(self) -> None:
+        """Begin the handshake of a connection that has come."""
         try:
-            one, (ip, *_) = self._door.socket.accept()
+            one, (ip, *_) = self._listener.socket.accept()
         except OSError as error:
-            if error.errno not in _PASSING:
+            if error.errno not in _TRANSIENT:
                 raise
             return
         try:
-            if ipaddress.ip_address(ip.partition("%")[0]) not in self._door.network:
+            if ipaddress.ip_address(ip.partition("%")[0]) not in self._listener.network:
                 raise AuthenticationError
             _set_up(one)
             one.setblocking(False)
-            steps = _letting_in(one, self._own, self.awaited)
-            self._talks[one.fileno()] = _Talk(one, steps, None, _HANDSHAKE_SECONDS)
+            steps = _verify(one, self._own, self.awaited)
+            self._handshakes[one.fileno()] = _Handshake(one, steps, None, _HANDSHAKE_SECONDS)
             self._poll.register(one, select.POLLIN)
         except _REFUSALS:
-            self._talks.pop(one.fileno(), None)
+            self._handshakes.pop(one.fileno(), None)
             one.close()
-        came = [talk for talk in self._talks.values() if talk.place is None]
+        came = [handshake for handshake in self._handshakes.values() if handshake.rank is None]
         if len(came) > len(self.awaited) + _STRANGERS:
             self._end(came[0])
             came[0].link.close()
 
-    def _go_on(self, talk: _Talk) -> None:
-        if talk.is_connecting:
-            talk.connected()
-            self._poll.modify(talk.link, select.POLLIN)
+    def _go_on(self, handshake: _Handshake) -> None:
+        if handshake.is_connecting:
+            handshake.connected()
+            self._poll.modify(handshake.link, select.POLLIN)
             return
-        place = talk.go_on()
-        if place is not None:
-            self._end(talk)
-            self.met.links[place] = talk.link
-            self.awaited.discard(place)
+        rank = handshake.advance()
+        if rank is not None:
+            self._end(handshake)
+            self.made.links[rank] = handshake.link
+            self.awaited.discard(rank)
 
-    def _try(self, talk: _Talk, work: Callable[[], None]) -> None:
-        """Shut out whoever does not get to the point."""
+    def _try(self, handshake: _Handshake, work: Callable[[], None]) -> None:
+        """Do a part of a handshake; one that fails is closed."""
         try:
             work()
         except _REFUSALS as error:
-            self._end(talk)
-            talk.link.close()
-            if talk.place is not None:
-                self._unreached(talk.place, _reason(error))
+            self._end(handshake)
+            handshake.link.close()
+            if handshake.rank is not None:
+                self._unreached(handshake.rank, _reason(error))
 
-    def _end(self, talk: _Talk) -> None:
-        self._poll.unregister(talk.link)
-        del self._talks[talk.link.fileno()]
+    def _end(self, handshake: _Handshake) -> None:
+        self._poll.unregister(handshake.link)
+        del self._handshakes[handshake.link.fileno()]
 
-    def _unreached(self, place: int, reason: str) -> None:
-        self.met.reasons[place] = self._door.apart(self._addresses[place], reason)
-        self.awaited.discard(place)
+    def _unreached(self, rank: int, reason: str) -> None:
+        self.made.errors[rank] = self._listener.apart(self._addresses[rank], reason)
+        self.awaited.discard(rank)
 
 
-def _coming(one: socket.socket, own: Pass, place: int) -> Steps:
-    """Prove to belong to a round to the one that has a place in it, and have that prove it."""
+def _prove(one: socket.socket, own: Credential, rank: int) -> Steps:
+    """Handshake of the end that connects: prove to belong to the group to a rank, and have that prove it."""
     theirs = yield _NONCE
-    mine, places = os.urandom(_NONCE), _PLACES.pack(own.place, place)
-    _tell(one, _HELLO.pack(mine, places, own.proof(_COMES, theirs, mine, places)))
+    mine, ranks = os.urandom(_NONCE), _RANKS.pack(own.rank, rank)
+    _send(one, _HELLO.pack(mine, ranks, own.proof(_CLIENT, theirs, mine, ranks)))
     answer = yield len(_REFUSED)
-    if not hmac.compare_digest(answer, own.proof(_LETS_IN, theirs, mine, places)):
+    if not hmac.compare_digest(answer, own.proof(_SERVER, theirs, mine, ranks)):
         raise AuthenticationError
-    return place
+    return rank
 
 
-def _letting_in(one: socket.socket, own: Pass, awaited: set[int]) -> Steps:
-    """Have one that has come prove that it belongs to the round, and prove it to that."""
+def _verify(one: socket.socket, own: Credential, awaited: set[int]) -> Steps:
+    """Handshake of the end that accepts: have the other one prove that it belongs to the group, and prove it to that."""
     mine = os.urandom(_NONCE)
-    _tell(one, mine)
-    theirs, places, proof = _HELLO.unpack((yield _HELLO.size))
-    if not hmac.compare_digest(proof, own.proof(_COMES, mine, theirs, places)):
-        _tell(one, _REFUSED)
+    _send(one, mine)
+    theirs, ranks, proof = _HELLO.unpack((yield _HELLO.size))
+    if not hmac.compare_digest(proof, own.proof(_CLIENT, mine, theirs, ranks)):
+        _send(one, _REFUSED)
         raise AuthenticationError
-    place, wanted = _PLACES.unpack(places)
+    rank, wanted = _RANKS.unpack(ranks)
     # Where hosts have the same address each for itself, it has come to another one than it meant.
-    if wanted != own.place or place not in awaited or place < own.place:
+    if wanted != own.rank or rank not in awaited or rank < own.rank:
         raise EOFError
-    _tell(one, own.proof(_LETS_IN, mine, theirs, places))
-    return int(place)
+    _send(one, own.proof(_SERVER, mine, theirs, ranks))
+    return int(rank)
 
 
-def _tell(one: socket.socket, message: bytes) -> None:
+def _send(one: socket.socket, message: bytes) -> None:
     """Send a message, for which there is room in a connection that is new."""
     if one.send(message) < len(message):
         raise EOFError
@@ -438,8 +441,8 @@ def _reason(error: BaseException) -> str:
     """Why another trainer did not let this one in, or could not be reached."""
     if isinstance(error, AuthenticationError):
         return "it knows another secret"
-    told = error.strerror if isinstance(error, OSError) else None
-    return told or "the connection was closed before it was known who is who"
+    reason = error.strerror if isinstance(error, OSError) else None
+    return reason or "the connection was closed before it was known who is who"
 
 
 def _set_up(one: socket.socket) -> None:

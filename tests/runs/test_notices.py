@@ -8,20 +8,20 @@ import pytest
 from run_states import begin, configuration, do, planned, run_state
 
 from cerebro_db.core import events
-from cerebro_db.core.decisions import Outlook
-from cerebro_db.core.search import Objective, SearchSpec, Space
-from cerebro_db.core.spec import Hop, RunSpec
+from cerebro_db.core.ports import Outlook
+from cerebro_db.core.search import Objective, SearchSpec
+from cerebro_db.core.spec import Hop, RunSpec, Space
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import Measures
 from cerebro_db.decide.strategies.hopper import Hopper
-from cerebro_db.runs.report import Report
-from cerebro_db.runs.searches.telling import SearchReport
+from cerebro_db.runs.notices import RunNotices
+from cerebro_db.runs.searches.notices import SearchNotices
 
 
-def report_of(state: RunState) -> tuple[Report, list[str]]:
+def report_of(state: RunState) -> tuple[RunNotices, list[str]]:
     """A report, and the lines that it tells."""
     lines: list[str] = []
-    return Report(state, lines.append, lambda: 1.0), lines
+    return RunNotices(state, lines.append, lambda: 1.0), lines
 
 
 def epochs(lines: list[str]) -> list[str]:
@@ -128,12 +128,12 @@ def test_an_epoch_is_reported_when_the_last_hop_of_a_cancelled_configuration_has
 
 def looking_at(
     state: RunState, clock: list[float], trials: int, epochs: float
-) -> tuple[SearchReport, list[str]]:
+) -> tuple[SearchNotices, list[str]]:
     """The report of a search for the loss on the training table."""
     lines: list[str] = []
     space = Space((1,), "{}", "{}")
     search = SearchSpec("asha", {}, space, (Objective("loss", "training", False),))
-    report = SearchReport(
+    report = SearchNotices(
         state, lines.append, lambda: clock[0], 0.0, search, lambda: Outlook(trials, epochs)
     )
     return report, lines
