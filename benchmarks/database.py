@@ -10,7 +10,7 @@ from benchmarks.hops import Hop, read
 from benchmarks.meter import Cost
 from benchmarks.server import Server
 from benchmarks.workload import Workload
-from cerebro_db.runs.request import FitRequest
+from cerebro_db.requests.fitting import FitRequest
 
 
 @dataclass(frozen=True)

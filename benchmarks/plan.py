@@ -13,10 +13,10 @@ from cerebro_db.configs.architectures.architecture import check_architecture
 from cerebro_db.core.spec import Configuration
 from cerebro_db.decide.plan import plan_epoch
 from cerebro_db.executors.tasks import TaskWriter
-from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, dialect_of
+from cerebro_db.postgres.dialects.choice import IDENTITY, dialect_of
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.sessions import Session
-from cerebro_db.runs.request import FitRequest
+from cerebro_db.requests.fitting import FitRequest
 from cerebro_db.runs.setup import RunSetup, set_up
 from cerebro_db.training.buffers import decode
 
@@ -62,9 +62,9 @@ def make_plan(dsn: str, request: FitRequest, folder: Path) -> Plan:
     """Read a request as the server would; the packed rows are left as files in a folder."""
     session = Session(dsn, "cerebro benchmark")
     try:
-        has_segments = session.run(f"SELECT {HAS_SEGMENTS}")[0][0]
-        dialect = dialect_of(session.server_version, has_segments)
-        _, setup = set_up(session, dialect.training, request)
+        name = session.run(f"SELECT {IDENTITY}")[0][0]
+        dialect = dialect_of(session.server_version, name)
+        _, setup = set_up(request, session, dialect.training)
         _save_partitions(session, setup.packed, folder)
     finally:
         session.close()

@@ -18,7 +18,7 @@ from benchmarks.meter import Meter
 from cerebro_db.install import installer
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script
-from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS
+from cerebro_db.postgres.dialects.choice import IDENTITY
 
 _OTHERS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
@@ -110,8 +110,8 @@ def postmasters_of(dsn: str) -> tuple[list[int], int]:
         cursor.execute(_POSTMASTER)
         cursor.execute("SELECT pg_temp.postmaster(0)")
         found = [cursor.fetchone()[0]]
-        cursor.execute(f"SELECT {HAS_SEGMENTS}")
-        if cursor.fetchone()[0]:
+        cursor.execute(f"SELECT {IDENTITY}")
+        if cursor.fetchone()[0] != "postgresql":
             cursor.execute(_OF_SEGMENTS)
             found += [row[0] for row in cursor.fetchall()]
     connection.close()

@@ -6,7 +6,7 @@ BEGIN
     SELECT checksum INTO recorded FROM cerebro.catalog_migrations WHERE name = {{ name | sql_string }};
     IF recorded IS NULL THEN
         EXECUTE {{ statements | dollar_quoted }};
-        {{ replicate_catalog | trim | indent(8) }}
+        {{ dialect.after_migration | trim | indent(8) }}
         INSERT INTO cerebro.catalog_migrations (name, checksum)
         VALUES ({{ name | sql_string }}, {{ checksum | sql_string }});
     ELSIF recorded <> {{ checksum | sql_string }} THEN

@@ -11,14 +11,20 @@ from servers import connected
 # Of the lock that hops share while they wait.
 _KEY = 7_130_215
 
+# States are tables of a run's own, made while it goes on: each gets the trigger when it is made.
 _MAKE = f"""
 CREATE TABLE public.the_gate (epoch int, hops int);
+CREATE TABLE public.passed_the_gate (run_id bigint, hops int);
 CREATE FUNCTION public.pass_the_gate() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
-DECLARE waits boolean := false;
+DECLARE
+  waits boolean := false;
+  run record;
 BEGIN
+  SELECT r.run_id, (abs(NEW.version) - 1) / (r.num_partitions * r.rounds) + 1 AS epoch INTO run
+    FROM cerebro.catalog_runs r WHERE left(TG_TABLE_NAME, length(r.states) + 1) = r.states || '_';
   WHILE EXISTS (
-    SELECT 1 FROM public.the_gate g WHERE NEW.epoch >= g.epoch
-       AND g.hops <= (SELECT count(*) FROM cerebro.catalog_hops h WHERE h.run_id = NEW.run_id)
+    SELECT 1 FROM public.the_gate g WHERE run.epoch >= g.epoch
+       AND g.hops <= (SELECT coalesce(sum(p.hops), 0) FROM public.passed_the_gate p WHERE p.run_id = run.run_id)
   ) LOOP
     IF NOT waits THEN
       PERFORM pg_advisory_xact_lock_shared({_KEY});
@@ -26,9 +32,21 @@ BEGIN
     END IF;
     PERFORM pg_sleep(0.01);
   END LOOP;
+  INSERT INTO public.passed_the_gate VALUES (run.run_id, json_array_length(NEW.report::json -> 'hops'));
   RETURN NEW;
 END $$;
-CREATE TRIGGER gate BEFORE INSERT ON cerebro.catalog_hops FOR EACH ROW EXECUTE PROCEDURE public.pass_the_gate()
+CREATE FUNCTION public.make_a_gate() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+DECLARE
+  made record;
+BEGIN
+  FOR made IN SELECT c.objid::regclass AS name FROM pg_event_trigger_ddl_commands() c
+               JOIN pg_attribute a ON a.attrelid = c.objid AND a.attname = 'report'
+               WHERE c.schema_name = 'cerebro_states' AND c.object_type = 'table' LOOP
+    EXECUTE format('CREATE TRIGGER gate BEFORE INSERT ON %s FOR EACH ROW WHEN (NEW.report IS NOT NULL) '
+                   'EXECUTE PROCEDURE public.pass_the_gate()', made.name);
+  END LOOP;
+END $$;
+CREATE EVENT TRIGGER gates ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE PROCEDURE public.make_a_gate()
 """
 _WAITING = (
     "SELECT DISTINCT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = 0 AND objid = %s AND granted "
@@ -43,7 +61,7 @@ class Gate:
 
     Args:
         dsn: of a database with Cerebro-DB, as a superuser.
-        works: False on segments, where no trigger sees rows of hops: there it is always open.
+        works: False on segments, where no event trigger is: there it is always open.
     """
 
     def __init__(self, dsn: str, *, works: bool = True) -> None:
@@ -79,7 +97,10 @@ class Gate:
     def remove(self) -> None:
         """Open it for good."""
         self.open()  # or the lock that the next statement needs would wait for those at the gate
-        self._run("DROP FUNCTION public.pass_the_gate() CASCADE; DROP TABLE public.the_gate")
+        self._run(
+            "DROP FUNCTION public.make_a_gate() CASCADE; DROP FUNCTION public.pass_the_gate() CASCADE; "
+            "DROP TABLE public.the_gate, public.passed_the_gate"
+        )
 
     def _run(self, statement: str, values: tuple[Any, ...] | None = None) -> list[tuple[Any, ...]]:
         # In a session of its own: the server may have been restarted, and the test's one be lost.

@@ -29,13 +29,13 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Writes a trained model into a file."""
-    from cerebro_db.models import registered
-    from cerebro_db.models.registered import ExportRequest
-    from cerebro_db.postgres.client import Client
+    from cerebro_db.models import export as driver
+    from cerebro_db.postgres.control import Client
+    from cerebro_db.requests.models import ExportRequest
 
     client = Client.of(dsn)
-    request = ExportRequest(model, mst_key, format, search_path=client.search_path)
-    data = registered.export(client.pool, request)
+    request = ExportRequest(model, mst_key, format)
+    data = driver.export(client.pool, request, client.search_path)
     try:
         output.write_bytes(data)
     except OSError as error:
@@ -53,9 +53,8 @@ def import_model(
 ) -> None:
     """Puts the architecture and the weights of a .keras file into a table of architectures."""
     from cerebro_db.models import loading as model_loading
-    from cerebro_db.models.loading import FileRequest
-    from cerebro_db.postgres.client import Client
-    from cerebro_db.postgres.control import control_session, transaction
+    from cerebro_db.postgres.control import Client, control_session, transaction
+    from cerebro_db.requests.models import FileRequest
 
     try:
         data = file.read_bytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -192,15 +193,19 @@ def print_script(
     keeper_directory: KeeperDirectory = None,
     files_root: FilesRoot = None,
     madlib: MadlibNames = False,
+    dialect: Annotated[
+        str, typer.Option(help="The server: postgresql or greenplum6.")
+    ] = "postgresql",
 ) -> None:
     """Prints the SQL of an installation, for psql -1 -f."""
     from cerebro_db.install.places import script_of
 
-    show_text(script_of(python, package, keeper_directory, files_root, madlib).text())
+    script = script_of(python, package, keeper_directory, files_root, madlib)
+    show_text(replace(script, dialect=dialect).text())
 
 
 def _installed(how: Callable[[str, Script], tuple[str, ...]], dsn: str, script: Script) -> None:
-    """Install, and tell which paths are written into the database."""
+    """Install, and print the paths that are written into the database."""
     _warn(how(dsn, script))
     show(f"Cerebro-DB {cerebro_db.__version__} is installed.")
     show(f"Python {script.python}, package {script.package}, keepers in {script.keeper_directory}")

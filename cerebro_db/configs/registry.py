@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
-from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import MAX_DESCRIPTION, check_text, shown
 from cerebro_db.errors import InvalidArgument
 
@@ -119,22 +117,3 @@ def _is_tag(name: str, value: object) -> bool:
     texts = [name, value] if isinstance(value, str) else [name]
     whole = all(len(text) <= _MAX_TAG and "\0" not in text and text.isprintable() for text in texts)
     return whole and isinstance(value, str | int | float | bool)
-
-
-class Format(StrEnum):
-    """File formats of an exported model: Keras' own file, ONNX, NumPy's arrays."""
-
-    KERAS = "keras"
-    ONNX = "onnx"
-    NPZ = "npz"
-
-
-def export_format(text: str | None) -> Format:
-    """Reads ``format``."""
-    name = (text or "").strip().lower().removeprefix(".")
-    if name in list(Format):
-        return Format(name)
-    got = "NULL" if text is None else shown(text)
-    allowed = ", ".join(repr(str(known)) for known in Format)
-    hint = nearest(name[:80], Format) if name else None
-    raise InvalidArgument(f"format: got {got}; allowed: {allowed}", hint=hint)

@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 from cerebro_db.configs.arguments import unknown
-from cerebro_db.configs.images import DEFAULT_PIXELS, MAX_PIXELS
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, hinted
+
+# Pixels of an image as it is stored: the default, and the most that may be set. Pillow itself refuses twice as many.
+DEFAULT_PIXELS, MAX_PIXELS = 2**26, 2**27
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from cerebro_db.core.spec import Hop
+from cerebro_db.protocol import HopReport, RoundReport
 
 
 @dataclass(frozen=True)
@@ -138,20 +140,6 @@ Task = Train | Step | Participate | Average | Score | Combine | TryScoring | Wri
 
 
 @dataclass(frozen=True)
-class HopFigures:
-    """Figures of a hop for the catalog; times in seconds."""
-
-    started: datetime
-    read: float
-    trained: float
-    written: float
-    loss: float
-    compiled: bool
-    cached: bool
-    memory_mb: int
-
-
-@dataclass(frozen=True)
 class RoundRecord:
     """Course of a round whose weights one trainer has held, as ``cerebro._updates`` has it.
 
@@ -179,27 +167,29 @@ class RoundRecord:
     updates: bytes
 
 
+def round_record(mst_key: int, epoch: int, number: int, report: RoundReport) -> RoundRecord:
+    """Record of a round, by its number in the epoch."""
+    return RoundRecord(mst_key, epoch, number, **msgspec.structs.asdict(report))
+
+
 @dataclass(frozen=True)
 class HopResult:
     """A hop that was made.
 
     Attributes:
-        worker, pid: who made it.
-        waited: seconds that they had nothing to do before.
+        report: of its trainer.
+        waited: seconds that its worker had nothing to do before.
         sent: when it began, on the clock ``time.monotonic``.
         seconds: from its begin to its end.
-        rows: that it trained on.
-        figures: what is still to be written to the catalog; None where the hop has done that.
+        written: seconds that its state took to be written.
     """
 
     hop: Hop
-    worker: int
-    pid: int
+    report: HopReport
     waited: float
     sent: float
     seconds: float
-    rows: int
-    figures: HopFigures | None = None
+    written: float
 
 
 @dataclass(frozen=True)
@@ -241,8 +231,7 @@ class Trained:
     """Result of Train and Step, hop by hop; of Participate that of whoever led.
 
     Attributes:
-        record: what is still to be written of the round; None where its statement has done that, or it
-            is made again in its order.
+        record: of the round, where it has one and was not made again in its order.
     """
 
     made: tuple[HopResult, ...]

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cerebro_db.errors import CerebroError, TrainerLost
+from cerebro_db.postgres.dialects.postgresql.direct import Chunk
+from cerebro_db.protocol import StateReport, report_of
 from cerebro_db.relay import keepers
 from cerebro_db.relay.keepers import CannotStart, Installation, Process
 from cerebro_db.relay.wire import TRAINER, Closed
@@ -79,7 +81,7 @@ class DirectTrainer:
     def prepare(
         self, text: str, threads: int, use_gpus: bool, functions: str, network: str
     ) -> dict[str, Any]:
-        """Have a trainer get ready; returns what it tells of itself.
+        """Prepare a trainer; returns its facts for the manifest.
 
         Args:
             text: JSON of its limits and settings.
@@ -94,8 +96,8 @@ class DirectTrainer:
         facts: dict[str, Any] = json.loads(self._prepared())
         return facts
 
-    def train(self, rows: Iterable[Row]) -> tuple[dict[str, Any], list[tuple[int, bytes]]]:
-        """Make a hop; what was done, and the chunks of the state that it leaves.
+    def train(self, rows: Iterable[Row]) -> tuple[StateReport, list[Chunk]]:
+        """Make a hop; its report, and the chunks of the state that it leaves.
 
         Raises:
             TrainerFailed: it cannot be made.
@@ -107,13 +109,15 @@ class DirectTrainer:
             token: int | None = None
             for row in rows:
                 token = self._step(token, row)
-            result: dict[str, Any] = self._call("training.train_final", token)
-            chunks = self._call("training.saved_state", token)
+            self._call("training.train_final", token)
+            chunks: list[Chunk] = [tuple(one) for one in self._call("training.saved_state", token)]
+            report = report_of(chunks[0][2])
         except BaseException:
             self.kept = set()
             raise
-        self.kept = set(result["kept"])
-        return result, [(number, data) for number, data in chunks]
+        assert isinstance(report, StateReport)
+        self.kept = set(report.kept)
+        return report, chunks
 
     def close(self) -> None:
         """Leave the trainer, whatever it does."""

@@ -107,12 +107,22 @@ class TaskWriter:
         self,
         configuration: Configuration,
         hop: Hop,
+        worker: tuple[int, int],
         is_first: bool,
         begins_epoch: bool,
         learning_rate: float | None = None,
         part: RoundPart | None = None,
     ) -> str:
-        """The task of a hop; the learning rate is that of the state where none is given."""
+        """The task of a hop.
+
+        Args:
+            configuration, hop: of the run.
+            worker: its number, and its process of the server.
+            is_first: whether the configuration has no state yet.
+            begins_epoch: whether it has made no hop of the epoch.
+            learning_rate: of this epoch; None for that of the state.
+            part: in a round of several hops.
+        """
         more: dict[str, Any] = {}
         if part is not None:
             more["part"] = {key: one for key, one in vars(part).items() if one is not None}
@@ -120,6 +130,8 @@ class TaskWriter:
             {
                 **self._recipe(configuration),
                 "run_id": self._run_id,
+                "worker": worker[0],
+                "pid": worker[1],
                 "dataset": TRAINING,
                 "partition_key": hop.partition_key,
                 "buffers": self._buffers[TRAINING][hop.partition_key],
@@ -148,7 +160,7 @@ class TaskWriter:
         )
 
     def score(self, configuration: Configuration) -> str:
-        """One configuration of a scan."""
+        """Task of one configuration of a scan."""
         return json.dumps(self._recipe(configuration) | {"mst_key": configuration.mst_key})
 
     def trial(self, configurations: Iterable[Configuration]) -> str:

@@ -1,4 +1,4 @@
-"""One connection to the database of an installation, with the server's errors as ours."""
+"""Connection to the database of an installation, with the server's errors as ours."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Warnings:
         self.texts: list[str] = []
 
     def append(self, notice: str) -> None:
-        """Keep a message of the server, without its severity, which it tells in its own language."""
+        """Keep a message of the server without its severity, which is in the server's language."""
         self.texts.append(notice.partition(":")[2].strip())
 
 
 @contextmanager
 def transaction(dsn: str, warnings: Warnings | None = None) -> Iterator[sqlalchemy.Connection]:
-    """One transaction on the database that ``dsn`` names, as a libpq string or as a URL.
+    """Open a transaction in the database that ``dsn`` names, as a libpq string or as a URL.
 
     Args:
         dsn: of the database.
@@ -82,8 +82,9 @@ def execute(connection: sqlalchemy.Connection, sql: str, what: str) -> None:
 
 
 def rows(connection: sqlalchemy.Connection, sql: str, what: str) -> list[tuple[object, ...]]:
-    """The rows of a query; errors as in :func:`execute`."""
-    return [tuple(row) for row in _run(connection, sql, what)]
+    """The rows of a statement; errors as in :func:`execute`."""
+    found = _run(connection, sql, what)
+    return [tuple(row) for row in found] if found.returns_rows else []
 
 
 def _run(

@@ -46,7 +46,7 @@ State = Literal["ok", "warning", "missing", "optional"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the page.
+    """Line of the doctor's page.
 
     Attributes:
         name: of what was looked for.
@@ -339,7 +339,7 @@ def _of_installation(dsn: str) -> Iterator[Finding]:
 
 
 def _unowned(dsn: str) -> Iterator[Finding]:
-    """What the catalog has of roles that were dropped, or are not in this cluster."""
+    """Find rows of the catalog whose roles were dropped, or are not in this cluster."""
     try:
         with transaction(dsn) as connection:
             rows(connection, queries.ADOPT, "the roles of the catalog")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import sqlalchemy
 
@@ -14,15 +15,7 @@ from cerebro_db.install import queries
 from cerebro_db.install.connection import Warnings, execute, rows, transaction
 from cerebro_db.install.places import installed_script, installed_version
 from cerebro_db.install.script import Script, sql_array, sql_string
-from cerebro_db.postgres.dialects.greenplum6.install import (
-    PRIORITY,
-    SEGMENT_SURROUNDINGS,
-    SEGMENT_VERSIONS,
-    SEGMENTS,
-    SLOTS,
-    STATEMENTS_BESIDE_WORKERS,
-    VERSION_HERE,
-)
+from cerebro_db.postgres.dialects.choice import IDENTITY, dialect_of
 
 # For runs that are to pause before an upgrade; a hop is cancelled at once, what compiles is killed.
 PAUSE_SECONDS = 120.0
@@ -55,7 +48,8 @@ def install(dsn: str, script: Script) -> tuple[str, ...]:
     """
     warnings = Warnings()
     with transaction(dsn, warnings) as connection:
-        for step in script.steps():
+        ((dialect,),) = rows(connection, f"SELECT {IDENTITY}", "the dialect")
+        for step in replace(script, dialect=str(dialect)).steps():
             execute(connection, step.sql, step.name)
     return tuple(warnings.texts)
 
@@ -68,7 +62,7 @@ def upgrade(dsn: str, script: Script) -> tuple[str, ...]:
 
 
 def pause_runs(dsn: str, seconds: float = PAUSE_SECONDS) -> tuple[int, ...]:
-    """Pauses the runs that somebody drives, and waits until nobody does; returns their numbers.
+    """Pause the runs that somebody drives, wait until nobody does, and return their numbers.
 
     Args:
         dsn: of a database that has Cerebro-DB, which may be an earlier version.
@@ -125,60 +119,17 @@ def verify(dsn: str, script: Script) -> InstallReport:
         libraries = {str(name): str(value) for name, value in versions}
         limits = rows(connection, queries.SURROUNDINGS, "the limits of a trainer")
         told = [str(warning) for _, _, warning in limits if warning]
-        segments = _verify_segments(connection, {"Cerebro-DB": version, **libraries})
+        ask = partial(rows, connection)
+        ((dialect,),) = ask(f"SELECT {IDENTITY}", "the dialect")
+        hosts = dialect_of(0, str(dialect)).hosts
+        segments = hosts.check_versions(ask, {"Cerebro-DB": version, **libraries})
         execute(connection, script.render("finish/020_earlier_schemas.sql"), "the search_path")
         told += warnings.texts
-        if segments:
-            told += _limits_of_segments(connection)
-            told += _bounds_of_segments(connection, segments)
+        ((settings,),) = ask(queries.SETTINGS, "the settings")
+        told += hosts.warnings(ask, segments, sql_string(str(settings)))
         connection.rollback()
     known = {str(name): str(value) for name, value, _ in limits}
     return InstallReport(version, script.functions(), libraries, known, segments, tuple(told))
-
-
-def _verify_segments(connection: sqlalchemy.Connection, expected: Mapping[str, str]) -> int:
-    """Number of segments; raises where one runs on something else than the coordinator."""
-    if not rows(connection, SEGMENTS, "the segments")[0][0]:
-        return 0
-    execute(connection, VERSION_HERE, "the versions")
-    found = rows(connection, SEGMENT_VERSIONS, "the versions beside every segment")
-    for host, segment, package, name, version in found:
-        for what, got in (("Cerebro-DB", package), (str(name), version)):
-            if got != expected[what]:
-                raise InstallationFailed(
-                    f'segment {segment} on host "{host}" has {what} {got}, '
-                    f"the coordinator has {expected[what]}",
-                    "Install the same versions at the same place on every host.",
-                )
-    return len({segment for _, segment, *_ in found})
-
-
-def _limits_of_segments(connection: sqlalchemy.Connection) -> Iterator[str]:
-    """Warnings about the hosts of segments."""
-    ((settings,),) = rows(connection, queries.SETTINGS, "the settings")
-    query = SEGMENT_SURROUNDINGS.format(settings=sql_string(str(settings)))
-    for host, _, _, warning in rows(connection, query, "the limits of trainers beside segments"):
-        if warning:
-            yield f"host {host}: {warning}"
-
-
-def _bounds_of_segments(connection: sqlalchemy.Connection, segments: int) -> Iterator[str]:
-    """Limits that hold runs up there; raises where copies of the catalog differ."""
-    for row in rows(connection, queries.CATALOG_DIFFERENCES, "the copies of the catalog"):
-        message, hint = map(str, row)
-        raise InstallationFailed(message, hint)
-    statements = segments + STATEMENTS_BESIDE_WORKERS
-    for kind, name, limit in rows(connection, SLOTS, "the resource queues and groups"):
-        yield (
-            f"{kind} {name} allows {limit} active statements; a run on {segments} segments takes "
-            f"{statements}, so {int(str(limit)) // statements} runs of its roles at a time"
-        )
-    ((priority,),) = rows(connection, PRIORITY, "the priority of segments")
-    if priority:
-        yield (
-            f"segments train at nice {min(int(str(priority)), 19)} (gp_segworker_relative_priority); "
-            'with "gpconfig -c gp_segworker_relative_priority -v 0" and a restart they do not give way'
-        )
 
 
 def uninstall(dsn: str, force: bool = False) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ def installed_script(connection: sqlalchemy.Connection, otherwise: Script) -> Sc
 
 
 def installed_version(connection: sqlalchemy.Connection) -> str | None:
-    """The version that has made the functions of a database; None where they do not tell, as those of 0.1.0."""
+    """Version that has made the functions of a database; None where they do not have it, as those of 0.1.0."""
     return _told(connection).get("version")
 
 

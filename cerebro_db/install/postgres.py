@@ -14,7 +14,7 @@ _DEPENDENCY = re.compile(r"Depends:.*\bpostgresql-(\d+)")
 
 @dataclass(frozen=True)
 class Postgres:
-    """One major version and the folder of its programs."""
+    """Major version of PostgreSQL with the folder of its programs."""
 
     major: str
     programs: Path

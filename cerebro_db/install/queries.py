@@ -109,7 +109,6 @@ SELECT pg_catalog.json_object_agg(s.name, s.value)::text FROM cerebro.settings s
 
 SURROUNDINGS = f"SELECT name, value, warning FROM pg_temp.cerebro_surroundings(({SETTINGS}))"
 
-CATALOG_DIFFERENCES = "SELECT message, hint FROM cerebro._catalog_differences()"
 MISSING_FUNCTIONS = """
 SELECT name FROM unnest({names}) AS name
  WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_proc p

@@ -13,20 +13,12 @@ from pathlib import Path
 import jinja2
 
 import cerebro_db
+from cerebro_db.configs.messages import check_choice
 from cerebro_db.configs.settings import OF_SUPERUSERS, described
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.install import queries, sources
-from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS
-from cerebro_db.postgres.dialects.greenplum6.install import (
-    CATALOG_DIFFERENCES,
-    CHECK_JOB,
-    CHECK_MODEL,
-    CHECK_RUN,
-    HELD_LOCKS,
-    LOCK_CATALOG,
-    OWN_NUMBERS,
-    REPLICATE_CATALOG,
-)
+from cerebro_db.postgres.dialects.choice import DIALECTS, IDENTITY, PostgreSQL
+from cerebro_db.requests import sql as declared
 
 # A database, or a role, may have others. Each is set where the server has it, and the role may.
 _VALUES: Mapping[str, str] = {
@@ -127,6 +119,7 @@ class Script:
         package: folder of the package there.
         keeper_directory: folder there in which keepers make theirs.
         files_root: directory there for files outside of the database; None to leave the setting as it is.
+        dialect: of the server.
         madlib: whether schema madlib has MADlib's names of the functions.
     """
 
@@ -134,9 +127,11 @@ class Script:
     package: str = field(default_factory=sources.package_directory)
     keeper_directory: str = "/tmp"
     files_root: str | None = None
+    dialect: str = PostgreSQL.name
     madlib: bool = False
 
     def __post_init__(self) -> None:
+        check_choice("dialect", self.dialect, tuple(DIALECTS))
         for name in ("python", "package", "keeper_directory", "files_root"):
             path = getattr(self, name)
             if path and (not path.startswith("/") or "\n" in path):
@@ -166,7 +161,7 @@ class Script:
         return tuple(sorted({name for names in found for name in names}))
 
     def body(self, file: str) -> str:
-        """A PL/Python body of the SQL folder, which knows the installation as ``TOLD``."""
+        """PL/Python body of the SQL folder, which has the facts of the installation as ``TOLD``."""
         told = f"TOLD = {self._told!a}\n"
         return dollar_quoted(told + _text(sources.sql_directory() / file))
 
@@ -176,7 +171,15 @@ class Script:
 
     def udf(self, name: str) -> str:
         """The body of the SQL function ``name``: loads the relay, then does what udfs/ says."""
-        return dollar_quoted(self.prelude() + _text(sources.udfs_directory() / f"{name}.py"))
+        return self.plpython(_text(sources.udfs_directory() / f"{name}.py"))
+
+    def plpython(self, text: str) -> str:
+        """A body that loads the relay, and then does what some Python says."""
+        return dollar_quoted(self.prelude() + text)
+
+    def function(self, name: str) -> str:
+        """The statements that make the functions of a name, as they are declared in ``requests/``."""
+        return declared.created(name, self.plpython)
 
     def prelude(self) -> str:
         """Python that loads the relay in a server process."""
@@ -197,13 +200,13 @@ class Script:
         return self._environment.get_template(template).render(**values)
 
     def _folder(self, folder: str) -> Iterator[Step]:
-        for path in _files(folder):
-            name = f"{folder}/{path.name}"
+        for file in self._files(folder):
+            name = f"{folder}/{file}"
             if sql := self.render(name).strip():
                 yield Step(name, sql)
 
     def _migrations(self) -> Iterator[Step]:
-        for path in _files("migrations"):
+        for path in _migrations():
             values = {
                 "name": path.stem,
                 "checksum": hashlib.sha256(path.read_bytes()).hexdigest(),
@@ -211,35 +214,43 @@ class Script:
             }
             yield Step(f"migrations/{path.name}", self.render("migration.sql", **values))
 
+    def _files(self, folder: str) -> list[str]:
+        """The names of the files of a folder, in their order; the dialect may have replaced some, and added others."""
+        return sorted(
+            {path.name for base in self._folders for path in (base / folder).glob("*.sql")}
+        )
+
+    @property
+    def _folders(self) -> list[Path]:
+        own = DIALECTS[self.dialect].sql
+        return [*([own] if own else []), sources.sql_directory()]
+
     @cached_property
     def _environment(self) -> jinja2.Environment:
         environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(sources.sql_directory()),
+            loader=jinja2.FileSystemLoader(self._folders),
             undefined=jinja2.StrictUndefined,
             keep_trailing_newline=True,
         )
         environment.globals.update(
             udf=self.udf,
+            plpython=self.plpython,
+            function=self.function,
+            head=declared.head,
+            comment=declared.comment,
             body=self.body,
             relayed=self.relayed,
             package_version=cerebro_db.__version__,
             settings=described(),
-            catalog_differences=CATALOG_DIFFERENCES,
-            check_job=CHECK_JOB,
-            check_model=CHECK_MODEL,
-            check_run=CHECK_RUN,
-            has_segments=HAS_SEGMENTS,
-            held_locks=HELD_LOCKS,
-            lock_catalog=LOCK_CATALOG,
+            dialect=DIALECTS[self.dialect],
+            identity=IDENTITY,
             of_superusers=sorted(OF_SUPERUSERS),
-            own_numbers=OWN_NUMBERS,
-            replicate_catalog=REPLICATE_CATALOG,
             search_path=queries,
             madlib=self.madlib,
             madlib_comment=queries.MADLIB_COMMENT,
             lock_seconds=LOCK_SECONDS,
             pinned=pinned,
-            migration_names=[path.stem for path in _files("migrations")],
+            migration_names=[path.stem for path in _migrations()],
         )
         filters: dict[str, Callable[..., str]] = {
             "dollar_quoted": dollar_quoted,
@@ -269,8 +280,8 @@ def sql_array(texts: list[str]) -> str:
     return f"ARRAY[{', '.join(map(sql_string, texts))}]::text[]"
 
 
-def _files(folder: str) -> list[Path]:
-    return sorted((sources.sql_directory() / folder).glob("*.sql"))
+def _migrations() -> list[Path]:
+    return sorted((sources.sql_directory() / "migrations").glob("*.sql"))
 
 
 def _text(path: Path) -> str:

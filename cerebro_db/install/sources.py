@@ -47,7 +47,7 @@ def version_of(python: str) -> str | None:
 
 
 def _told_by(python: str, what: str) -> str | None:
-    """Facts that a Python of this machine has of its package; None where it cannot be asked."""
+    """Ask a Python of this machine for a fact of its package; None where it cannot be asked."""
     code = f"import cerebro_db; print({what})"
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Tables that come of searches: the best trials as configurations, and the schedule of Hyperband."""
+"""The best trials of a search as a table of configurations."""
 
 from __future__ import annotations
 
@@ -7,30 +7,19 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cerebro_db.configs.grids.brackets import Bracket
 from cerebro_db.configs.messages import check_range
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.core.search_texts import schedule_of
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres import libraries
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced
 from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.table_kinds import CONFIGURATIONS, SCHEDULES
+from cerebro_db.postgres.table_kinds import CONFIGURATIONS
 from cerebro_db.postgres.trials import TrialRow, search_of, trials_of
+from cerebro_db.requests.searching import BestRequest
 
 MOST = 100_000
 _SUFFIX = "_best"
-
-
-@dataclass(frozen=True)
-class BestRequest:
-    """The arguments of ``cerebro_best``, as given."""
-
-    run_id: int | None
-    n: int | None = None
-    model_selection_table: str | None = None
-    replace: bool | None = False
 
 
 @dataclass(frozen=True)
@@ -155,55 +144,3 @@ def _kind(trial: TrialRow) -> str:
     if trial.status in ("failed", "cancelled"):
         return trial.status
     return "nan" if trial.objectives and not all(map(math.isfinite, trial.objectives)) else "open"
-
-
-COLUMNS = ("s", "i", "n_i", "r_i")
-
-
-@dataclass(frozen=True)
-class ScheduleRequest:
-    """The arguments of ``cerebro_hyperband_schedule``, as given."""
-
-    schedule_table: str | None
-    r: int | None
-    eta: int | None = 3
-    skip_last: int | None = 0
-    replace: bool | None = False
-
-
-def schedule_rows(brackets: list[Bracket]) -> list[tuple[int, int, int, int]]:
-    """Bracket, rung, configurations and epochs of each rung."""
-    return [
-        (bracket.s, i, rung.configurations, rung.epochs)
-        for bracket in brackets
-        for i, rung in enumerate(bracket.rungs)
-    ]
-
-
-def write_schedule(session: Session, request: ScheduleRequest) -> None:
-    """Make a table with a row for each rung.
-
-    Args:
-        session: in a transaction; knows where the table's name is looked for.
-        request: what is asked for.
-
-    Raises:
-        InvalidArgument: a number is out of its range.
-        DuplicateTable: there is a table of that name.
-    """
-    rows = schedule_rows(schedule_of(request.r, request.eta, request.skip_last))
-    outputs = new_outputs(
-        session, request.schedule_table, "schedule_table", SCHEDULES,
-        replace=request.replace,
-    )  # fmt: skip
-    output = outputs.name
-    with replaced(session, outputs):
-        columns = ", ".join(f"{name} integer NOT NULL" for name in COLUMNS)
-        session.run(
-            f"CREATE TABLE {output.sql} ({columns}, UNIQUE (s, i)); {SCHEDULES.comment(output)}",
-            (),
-        )
-        values = ", ".join(["(%s, %s, %s, %s)"] * len(rows))
-        session.run(
-            f"INSERT INTO {output.sql} VALUES {values}", [one for row in rows for one in row]
-        )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import structs
 
 from cerebro_db.configs.architectures import nets
 from cerebro_db.configs.architectures.architecture import check_architecture, with_activations
@@ -37,20 +38,9 @@ from cerebro_db.postgres.relations import (
     require_text,
 )
 from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed
+from cerebro_db.requests.models import FileRequest, LoadRequest
 
 ROLE = "model_arch_table"
-
-
-@dataclass(frozen=True)
-class LoadRequest:
-    """The arguments of ``cerebro_load_model``, as given."""
-
-    model_arch_table: str | None
-    model_arch: str | None
-    model_weights: bytes | None = None
-    name: str | None = None
-    description: str | None = None
-    packed_table: str | None = None
 
 
 def load_model(session: Session, pool: SessionPool, request: LoadRequest) -> int:
@@ -108,7 +98,7 @@ def _filled(session: Session, request: LoadRequest, data: DataShape | None) -> L
             "model architecture: got an open shape; allowed: every size but the batch fixed",
             hint="packed_table := 'name of a packed table' takes them from there",
         )
-    return replace(request, model_arch=json.dumps(nets.filled(config, data)))
+    return structs.replace(request, model_arch=json.dumps(nets.filled(config, data)))
 
 
 def _of_net(worker: Session, request: LoadRequest, data: DataShape | None) -> LoadRequest:
@@ -123,7 +113,7 @@ def _of_net(worker: Session, request: LoadRequest, data: DataShape | None) -> Lo
         rows = worker.run("SELECT cerebro._named_model(%s, %s, %s, %s)", values)
     except StatementFailed as failure:
         raise _refusal(failure) from None
-    return replace(request, model_arch=rows[0][0])
+    return structs.replace(request, model_arch=rows[0][0])
 
 
 def _check_shapes(facts: str, data: DataShape | None) -> None:
@@ -145,16 +135,6 @@ def _check_shapes(facts: str, data: DataShape | None) -> None:
 
 def _listed(shapes: Sequence[Any]) -> str:
     return ", ".join(str(list(one) if isinstance(one, tuple) else one) for one in shapes)
-
-
-@dataclass(frozen=True)
-class FileRequest:
-    """The arguments of ``cerebro_load_model_file``, as given."""
-
-    model_arch_table: str | None
-    file: bytes | None
-    name: str | None = None
-    description: str | None = None
 
 
 def load_model_file(session: Session, pool: SessionPool, request: FileRequest) -> int:
@@ -179,7 +159,9 @@ def load_model_file(session: Session, pool: SessionPool, request: FileRequest) -
             text, weights = read_file(worker, request.file)
         except StatementFailed as failure:
             raise _refusal(failure) from None
-    return load_model(session, pool, replace(loaded, model_arch=text, model_weights=weights))
+    return load_model(
+        session, pool, structs.replace(loaded, model_arch=text, model_weights=weights)
+    )
 
 
 _EXPRESSIONS = (
@@ -198,7 +180,9 @@ def _with_activations(session: Session, request: LoadRequest) -> LoadRequest:
     config = read_json(text, limits_of(session))
     known = dict(session.run(_EXPRESSIONS))
     changed = with_activations(config, known)
-    return request if changed == config else replace(request, model_arch=json.dumps(changed))
+    return (
+        request if changed == config else structs.replace(request, model_arch=json.dumps(changed))
+    )
 
 
 def _target(session: Session, request: LoadRequest) -> tuple[QualifiedName, Relation | None]:

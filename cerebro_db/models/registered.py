@@ -1,4 +1,4 @@
-"""Models by name, of a table or registered: as values, with all that the tables of a run tell of them, and as files."""
+"""Registered models as values: all that the tables of a run tell of a model, out of the registry."""
 
 from __future__ import annotations
 
@@ -7,29 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from cerebro_db.configs.encodings import Recorded, parse_recorded, recorded_text
-from cerebro_db.configs.registry import (
-    Format,
-    ModelReference,
-    export_format,
-    is_registered,
-    model_reference,
-)
+from cerebro_db.columns.recorded import Recorded, parse_recorded, recorded_text
+from cerebro_db.configs.registry import ModelReference, is_registered, model_reference
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.models.trained import (
-    ROLE,
-    ModelTable,
-    load_model_table,
-    load_models,
-    no_state,
-    recipe,
-)
-from cerebro_db.postgres.control import control_session, preparation
-from cerebro_db.postgres.dialects.choice import HERE
+from cerebro_db.models.trained import ROLE, ModelTable, load_model_table
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.registry import Registry
-from cerebro_db.postgres.relations import CallerPath, Relation
-from cerebro_db.postgres.sessions import Session, SessionPool
+from cerebro_db.postgres.relations import Relation
+from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import MAX_DIMENSIONS, MAX_SIZE
 from cerebro_db.postgres.times import kind_named
 from cerebro_db.training.fields import Fields
@@ -226,47 +211,3 @@ def _texts(facts: Fields, name: str) -> tuple[str | None, ...]:
     if not isinstance(values, list) or not all(v is None or isinstance(v, str) for v in values):
         raise InvalidArgument(f"facts: got something else than texts for {name!r}")
     return tuple(values)
-
-
-@dataclass(frozen=True)
-class ExportRequest:
-    """The arguments of ``cerebro_export``, as given; search_path is for the table's name."""
-
-    model_table: str | None
-    mst_key: int | None = None
-    format: str | None = Format.KERAS
-    search_path: CallerPath | None = None
-
-
-def export(pool: SessionPool, request: ExportRequest) -> bytes:
-    """The file of a model.
-
-    Args:
-        request: what to export.
-
-    Raises:
-        InvalidArgument: several models and no mst_key, or a format that is not known.
-        UndefinedModel: there is no such registered model that the caller may use.
-    """
-    wanted = export_format(request.format)
-    with control_session(pool, request.search_path) as session:
-        table = named_models(session, request.model_table)
-        mst_key = table.only_key() if request.mst_key is None else request.mst_key
-        table.check_key(mst_key)
-        return _exported(session, table, mst_key, wanted)
-
-
-def _exported(session: Session, table: ModelTable, mst_key: int, wanted: Format) -> bytes:
-    model = load_models(session, table, [mst_key])[0]
-    task = json.dumps(recipe(model, table) | {"facts": stored_facts(table)})
-    session.run(*preparation(use_gpus=False))
-    rows = session.run(
-        "SELECT cerebro._export_model(%s, %s, "
-        "cerebro.cerebro_joined_state(s.state ORDER BY s.chunk)) "
-        f"FROM {table.states.sql} s, {HERE} WHERE s.mst_key = %s "
-        "HAVING pg_catalog.count(*) > 0",
-        (task, wanted.value, mst_key),
-    )
-    if not rows:
-        raise no_state(f"{ROLE}: {table.states}", mst_key)
-    return bytes(rows[0][0])

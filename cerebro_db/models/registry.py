@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import cerebro_db
@@ -31,6 +30,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import fingerprint, packed_of
 from cerebro_db.postgres.registry import NewVersion, Registry
 from cerebro_db.postgres.sessions import Session
+from cerebro_db.requests.registry import RegisterRequest
 
 
 def lineage_of(
@@ -135,28 +135,15 @@ def _number(text: str | None) -> float | None:
 _ALIASES = "cerebro.registered_versions shows the versions and their aliases"
 
 
-@dataclass(frozen=True)
-class RegisterRequest:
-    """The arguments of ``cerebro_register_model``, as given.
-
-    Attributes:
-        promotion: what the model was compared with, for its lineage.
-    """
-
-    run_id: int | None
-    mst_key: int | None
-    name: str | None
-    description: str | None = None
-    tags: str | None = None
-    promotion: Mapping[str, Any] | None = None
-
-
-def register(session: Session, request: RegisterRequest) -> int:
+def register(
+    session: Session, request: RegisterRequest, promotion: Mapping[str, Any] | None = None
+) -> int:
     """Copy a model of a finished run into the registry; returns the number of the new version.
 
     Args:
         session: in a transaction.
         request: what to register.
+        promotion: what the model was compared with, for its lineage.
 
     Raises:
         UndefinedRun: the caller has no such run.
@@ -184,7 +171,7 @@ def register(session: Session, request: RegisterRequest) -> int:
         compile_params=model.compile_text,
         fit_params=model.fit_text,
         facts=stored_facts(table),
-        lineage=lineage_of(session, run, mst_key, request.promotion),
+        lineage=lineage_of(session, run, mst_key, promotion),
     )
     return _added(session, reference, new, table.states)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec import structs
 
 from cerebro_db.configs.architectures.architecture import check_architecture, with_dropout
 from cerebro_db.configs.architectures.freezing import parse_freeze, with_frozen
@@ -41,79 +43,10 @@ from cerebro_db.postgres.relations import (
 )
 from cerebro_db.postgres.sessions import Session, Tick
 from cerebro_db.postgres.table_kinds import CONFIGURATIONS
+from cerebro_db.requests.models import GridRequest, ListRequest
 
 ROLE = "model_selection_table"
 _HINT = "cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make such tables"
-
-
-@dataclass(frozen=True)
-class GridRequest:
-    """The arguments of ``cerebro_generate_configs``, as given."""
-
-    model_arch_table: str | None
-    model_selection_table: str | None
-    model_id_list: Sequence[int | None] | None
-    compile_params_grid: str | None
-    fit_params_grid: str | None
-    search_type: str | None = "grid"
-    num_configs: int | None = None
-    random_state: int | None = None
-    object_table: str | None = None
-    replace: bool | None = False
-
-    @property
-    def appends(self) -> bool:
-        """True if an existing table gets more rows."""
-        return not self.replace
-
-    def with_functions(self, objects: ObjectTable) -> GridRequest:
-        """The request with the names of registered functions in it."""
-        grid = self.compile_params_grid and objects.in_grid(self.compile_params_grid)
-        return replace(self, compile_params_grid=grid, object_table=objects.name)
-
-    def configurations(self, tick: Tick, suits: Suits | None = None) -> list[ConfigurationText]:
-        """Configurations that the grid stands for."""
-        for name in ("compile_params_grid", "fit_params_grid", "search_type"):
-            _check_given(name, getattr(self, name))
-        return model_selection.generate(
-            self.model_id_list,
-            str(self.compile_params_grid),
-            str(self.fit_params_grid),
-            str(self.search_type),
-            self.num_configs,
-            self.random_state,
-            tick,
-            suits,
-        )
-
-
-@dataclass(frozen=True)
-class ListRequest:
-    """The arguments of ``cerebro_load_configs``, as given."""
-
-    model_arch_table: str | None
-    model_selection_table: str | None
-    model_id_list: Sequence[int | None] | None
-    compile_params_list: Sequence[str | None] | None
-    fit_params_list: Sequence[str | None] | None
-    object_table: str | None = None
-    replace: bool | None = False
-
-    @property
-    def appends(self) -> bool:
-        """True if an existing table gets more rows."""
-        return False
-
-    def with_functions(self, objects: ObjectTable) -> ListRequest:
-        """The request with the names of registered functions in it."""
-        texts = [text and objects.in_params(text) for text in self.compile_params_list or ()]
-        return replace(self, compile_params_list=texts, object_table=objects.name)
-
-    def configurations(self, tick: Tick, suits: Suits | None = None) -> list[ConfigurationText]:
-        """Every combination of what is listed."""
-        return model_selection.combine(
-            self.model_id_list, self.compile_params_list, self.fit_params_list
-        )
 
 
 @dataclass(frozen=True)
@@ -129,6 +62,44 @@ class Selected:
         known = self.asked - self.added
         already = f"; {known} were there already" if known else ""
         return f"{self.added} configurations added to {self.table}{already}"
+
+
+def _appends(request: GridRequest | ListRequest) -> bool:
+    """True if an existing table gets more rows."""
+    return isinstance(request, GridRequest) and not request.replace
+
+
+def _with_functions(
+    request: GridRequest | ListRequest, objects: ObjectTable
+) -> GridRequest | ListRequest:
+    """The request with the names of registered functions in it."""
+    if isinstance(request, GridRequest):
+        grid = request.compile_params_grid and objects.in_grid(request.compile_params_grid)
+        return structs.replace(request, compile_params_grid=grid, object_table=objects.name)
+    texts = [text and objects.in_params(text) for text in request.compile_params_list or ()]
+    return structs.replace(request, compile_params_list=texts, object_table=objects.name)
+
+
+def _configurations(
+    request: GridRequest | ListRequest, tick: Tick, suits: Suits | None = None
+) -> list[ConfigurationText]:
+    """Configurations that a grid stands for, or every combination of what is listed."""
+    if isinstance(request, ListRequest):
+        return model_selection.combine(
+            request.model_id_list, request.compile_params_list, request.fit_params_list
+        )
+    for name in ("compile_params_grid", "fit_params_grid", "search_type"):
+        _check_given(name, getattr(request, name))
+    return model_selection.generate(
+        request.model_id_list,
+        str(request.compile_params_grid),
+        str(request.fit_params_grid),
+        str(request.search_type),
+        request.num_configs,
+        request.random_state,
+        tick,
+        suits,
+    )
 
 
 def select(session: Session, request: GridRequest | ListRequest) -> Selected:
@@ -147,13 +118,13 @@ def select(session: Session, request: GridRequest | ListRequest) -> Selected:
     require_text(request.model_selection_table, ROLE)
     objects = object_table(session, request.object_table)
     if objects is not None:
-        request = request.with_functions(objects)
-    rows = request.configurations(session.tick)
+        request = _with_functions(request, objects)
+    rows = _configurations(request, session.tick)
     models = find(session, request.model_arch_table, "model_arch_table")
     texts = _check_models(session, models, rows)
     suiting = Suiting(texts, limits_of(session))
     if isinstance(request, GridRequest) and suiting.is_needed(rows):
-        rows = request.configurations(session.tick, suiting)
+        rows = _configurations(request, session.tick, suiting)
     check_layers(texts, rows, limits_of(session))
     name, _ = _target(session, request)
     lock(session, f"configurations of {name}")
@@ -340,7 +311,7 @@ def _target(
 ) -> tuple[QualifiedName, Relation | None]:
     """The table's name, and the table if rows are to be added to it."""
     text, suffixes = request.model_selection_table, (libraries.SELECTION_SUFFIX,)
-    if request.appends:
+    if _appends(request):
         found = find_if_there(session, text, ROLE, Use.WRITE)
         if found is not None:
             return found.name, found

@@ -6,7 +6,6 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from cerebro_db.decide.search.studies import (
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.trials import TrialRow, measures_of, search_of, times_of, trials_of
+from cerebro_db.requests.searching import ImportanceRequest
 
 _LEAST = 2
 _MOST_EPOCHS = 1_000_000
@@ -32,15 +32,6 @@ STATES = {
     FINISHED: "COMPLETE", STOPPED: "PRUNED", WAITING: "RUNNING", TRAINING: "RUNNING",
     FAILED: "FAIL", CANCELLED: "FAIL",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class ImportanceRequest:
-    """The arguments of ``cerebro_importance``, as given."""
-
-    run_id: int | None
-    objective: str | None = None
-    epoch: int | None = None
 
 
 def importance_of(session: Session, request: ImportanceRequest) -> list[Importance]:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cerebro_db.columns.recorded import Recorded
 from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
-from cerebro_db.configs.encodings import Recorded
 from cerebro_db.configs.grids.outputs import OutputSpec, output_names, outputs_of
 from cerebro_db.configs.grids.parameters import CompileParams, parse_compile_params
 from cerebro_db.errors import InvalidArgument, UndefinedTable, WrongObjectType

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.configs.encodings import ColumnEncoding, Encoding, Statistics
+from msgspec.structs import replace
+
+from cerebro_db.columns.encoded import EncodedColumn, Encoding, Statistics
 from cerebro_db.postgres import drift as sql
 from cerebro_db.postgres.drift import ColumnDrift, Read
 from cerebro_db.postgres.sessions import Session
@@ -56,7 +58,7 @@ class Observed:
         return [one for one in self.columns if one.unseen]
 
     def notices(self, encoding_of: str) -> Iterator[str]:
-        """What there is to tell of the rows.
+        """The notices about the rows.
 
         Args:
             encoding_of: whose encoding it is.
@@ -86,8 +88,8 @@ class Observed:
 
 def with_statistics(session: Session, read: Read, encoding: Encoding) -> Encoding:
     """The encoding whose numbers have bins, and the share of each; the counts are there already."""
-    numbers = [one for one in encoding.columns if not one.method.is_categorical]
-    found: dict[str, ColumnEncoding] = {}
+    numbers = [one for one in encoding.columns if one.number("s") is not None]
+    found: dict[str, EncodedColumn] = {}
     for part in _parts(numbers):
         rows = _statistics(part[0]).rows
         edged = [
@@ -122,8 +124,8 @@ def observe(session: Session, read: Read, encoding: Encoding) -> Observed:
     return Observed(rows, drifts, replace(encoding, columns=known))
 
 
-def _drift(column: ColumnEncoding, missing: int, unseen: int, shift: float | None) -> ColumnDrift:
-    known, method = column.statistics, column.method.value
+def _drift(column: EncodedColumn, missing: int, unseen: int, shift: float | None) -> ColumnDrift:
+    known, method = column.statistics, column.method
     if known is None:
         return ColumnDrift(column.name, method, missing, unseen)
     shares = (known.missing / max(known.rows, 1), known.unseen / max(known.rows, 1))
@@ -142,9 +144,9 @@ def _shifts(session: Session, read: Read, encoding: Encoding, rows: int) -> dict
 
 
 def _shares(
-    session: Session, read: Read, columns: Sequence[ColumnEncoding], rows: int
+    session: Session, read: Read, columns: Sequence[EncodedColumn], rows: int
 ) -> list[tuple[float, ...] | None]:
-    """Of each column the share of each bin; None where there is no value."""
+    """The share of each bin, of each column; None of a column without a value."""
     return [_shared(counts) for counts in session.run(sql.cumulated(read, columns, rows))[0]]
 
 
@@ -165,11 +167,11 @@ def _edges(deciles: Sequence[float] | None) -> tuple[float, ...]:
     return (below, *found) if math.isfinite(below) else found
 
 
-def _statistics(column: ColumnEncoding) -> Statistics:
+def _statistics(column: EncodedColumn) -> Statistics:
     assert column.statistics is not None
     return column.statistics
 
 
-def _parts(columns: Sequence[Any]) -> Iterator[Sequence[ColumnEncoding]]:
+def _parts(columns: Sequence[Any]) -> Iterator[Sequence[EncodedColumn]]:
     for first in range(0, len(columns), _COLUMNS_AT_ONCE):
         yield columns[first : first + _COLUMNS_AT_ONCE]

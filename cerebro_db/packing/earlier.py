@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cerebro_db.configs.encodings import Encoding, Recorded
-from cerebro_db.configs.images import ImageEncoding
+from cerebro_db.columns.categories import Categorical
+from cerebro_db.columns.encoded import Encoding
+from cerebro_db.columns.images import ImageEncoding
+from cerebro_db.columns.recorded import Recorded
 from cerebro_db.configs.registry import is_registered, model_reference
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.models.registered import name_of, registered
@@ -23,7 +25,7 @@ ROLE = "encoding_of"
 
 @dataclass(frozen=True)
 class Earlier:
-    """What an earlier packing has decided.
+    """Shapes, classes and encoding of an earlier packing.
 
     Attributes:
         name: the packed table or the models, for messages.
@@ -191,8 +193,9 @@ def _check_image(request: PackRequest, known: Earlier) -> None:
 def _check_methods(
     request: EncodingRequest, source: Relation, target: Target, recorded: Encoding, name: str
 ) -> None:
-    """Methods that are asked for must be those that are recorded; the defaults ask for none."""
-    most = max(len(one.categories) for one in recorded.columns)
+    """Refuse methods other than those that are recorded; the defaults are taken for them."""
+    listed = [one.categories for one in recorded.columns if isinstance(one, Categorical)]
+    most = max(map(len, listed), default=0)
     if request.max_categories != DEFAULT_CATEGORIES and most > (request.max_categories or 0):
         raise InvalidArgument(
             f"max_categories: got {request.max_categories}; allowed with {ROLE}: at least {most}, as {name} has "
@@ -207,12 +210,12 @@ def _check_methods(
     )
     if request == asked:
         return
-    listed = ", ".join('"' + one.name.replace('"', '""') + '"' for one in recorded.columns)
-    wanted = planned(source, listed, (target.column.name, None), replace(request, excluded=None))
+    names = ", ".join('"' + name.replace('"', '""') + '"' for name in recorded.names)
+    wanted = planned(source, names, (target.column.name, None), replace(request, excluded=None))
     for one, other in zip(recorded.columns, wanted.columns, strict=True):
-        if one.method is not other.method:
+        if one.method != other.method:
             raise InvalidArgument(
-                f"numbers, categories, encodings: got {other.method.value!r} for the column {one.name!r}; "
-                f"allowed with {ROLE}: {one.method.value!r}, as {name} has it",
+                f"numbers, categories, encodings: got {other.method!r} for the column {one.name!r}; "
+                f"allowed with {ROLE}: {one.method!r}, as {name} has it",
                 hint=f"leave these arguments out where {ROLE} is given",
             )

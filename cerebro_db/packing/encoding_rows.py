@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from cerebro_db.configs.encodings import Encoding, Recorded
+from cerebro_db.columns.encoded import Encoding
+from cerebro_db.columns.inputs import FEATURES
+from cerebro_db.columns.recorded import Recorded
 from cerebro_db.configs.registry import is_registered, model_reference
 from cerebro_db.errors import DuplicateFunction, UndefinedTable, WrongObjectType
 from cerebro_db.models.registered import registered
 from cerebro_db.packing.columns import id_columns
 from cerebro_db.packing.encoding_plan import matched
 from cerebro_db.packing.row_faults import columns_named
-from cerebro_db.packing.source import FEATURES, check_source
+from cerebro_db.packing.source import check_source
 from cerebro_db.postgres.control import Notify
-from cerebro_db.postgres.encoding import FUNCTION, expressions, write_function, write_rows
-from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.outputs import new_outputs, publish
 from cerebro_db.postgres.packed import SUMMARY_SUFFIX, recorded_encoding
 from cerebro_db.postgres.relations import Relation, find, new_name
 from cerebro_db.postgres.session_settings import notify_of_other_styles, read_as
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.postgres.table_kinds import ENCODED
+from cerebro_db.requests.packing import EncodeRequest, EncoderRequest
 
 # Parameters: schema, name, oid of the table. Whether it is a function that was made here, and the
 # caller's.
@@ -30,32 +32,18 @@ _FUNCTION = (
     "JOIN pg_catalog.pg_class c ON p.proargtypes = ARRAY[c.reltype]::oidvector "
     "WHERE n.nspname = %s AND p.proname = %s AND c.oid = %s"
 )
+# The comment of such a function.
+_COMMENT = "Cerebro-DB: the features of a row"
+# What decides how values are told as texts, how texts are read, and what names mean.
+_DECIDING = (
+    "search_path", "standard_conforming_strings", "extra_float_digits", "DateStyle", "IntervalStyle",
+    "TimeZone",
+)  # fmt: skip
 # The error of a function whose name is that of a column of the row that it takes.
 _LIKE_A_COLUMN = "42701"
 _HINT = (
     "cerebro.cerebro_pack_columns makes such tables, and training on them makes tables of models"
 )
-
-
-@dataclass(frozen=True)
-class EncodeRequest:
-    """The arguments of ``cerebro_encode``, as given."""
-
-    source_table: str | None
-    training_table: str | None
-    output_table: str | None
-    id_col: str | None
-    replace: bool | None = False
-
-
-@dataclass(frozen=True)
-class EncoderRequest:
-    """The arguments of ``cerebro_create_encoder``, as given."""
-
-    source_table: str | None
-    training_table: str | None
-    function_name: str | None
-    replace: bool | None = False
 
 
 def encode(session: Session, request: EncodeRequest, notify: Notify) -> QualifiedName:
@@ -80,10 +68,10 @@ def encode(session: Session, request: EncodeRequest, notify: Notify) -> Qualifie
         replace=request.replace,
         inputs=[source.oid],
     )
-    columns = [*ids, *(one.name for one in encoding.columns)]
+    columns = [*ids, *encoding.names]
     rows = read_as(session, source, columns, "s")
-    with columns_named(session, rows, expressions(encoding, "s")):
-        session.run(write_rows(outputs.draft(), rows, ids, encoding))
+    with columns_named(session, rows, encoding.readings("s")):
+        session.run(_write_rows(outputs.draft(), rows, ids, encoding))
     publish(session, outputs)
     return outputs.name
 
@@ -107,13 +95,13 @@ def create_encoder(session: Session, request: EncoderRequest, notify: Notify) ->
     session.run(f"SELECT FROM {source.name.sql} LIMIT 0")
     name = new_name(session, request.function_name, role)
     rows = session.run(_FUNCTION, (name.schema, name.name, source.oid))
-    if rows and not (request.replace and rows[0] == (FUNCTION, True)):
+    if rows and not (request.replace and rows[0] == (_COMMENT, True)):
         raise DuplicateFunction(
             f"{role}: got {request.function_name!r}; the function {name} of rows of "
             f"{source.name} exists already",
         )
     try:
-        text = write_function(name, source.name, encoding, bool(request.replace))
+        text = _write_function(name, source.name, encoding, bool(request.replace))
         session.run(text)
     except StatementFailed as error:
         if error.sqlstate != _LIKE_A_COLUMN:
@@ -158,3 +146,35 @@ def _of_table(session: Session, text: str | None, role: str) -> tuple[Recorded |
         return recorded_encoding(session, summary, role), str(training)
     except UndefinedTable:
         return None, str(training)
+
+
+def _write_rows(output: QualifiedName, source: str, ids: Sequence[str], encoding: Encoding) -> str:
+    """SQL of a table of the features of all rows of a source, each with what names it.
+
+    Args:
+        source: what stands behind FROM to read it, with the alias ``s``.
+    """
+    listed = ", ".join(f"s.{quote(name)}" for name in ids)
+    return (
+        f"CREATE TABLE {output.sql} AS SELECT {listed}, "
+        f"{encoding.expression('s')} AS features FROM {source}; "
+        f"{ENCODED.comment(output)}"
+    )
+
+
+def _write_function(
+    name: QualifiedName, source: QualifiedName, encoding: Encoding, replace: bool
+) -> str:
+    """SQL of a function from a row of a source to its features, whatever the settings of a session are."""
+    create = "CREATE OR REPLACE" if replace else "CREATE"
+    kept = " ".join(f"SET {setting} FROM CURRENT" for setting in _DECIDING)
+    # A tag of a quoted body that is in none of the categories.
+    body = f"SELECT {encoding.expression('$1')}"
+    tag = "$features$"
+    while tag in body:
+        tag = f"{tag[:-1]}_$"
+    return (
+        f"{create} FUNCTION {name.sql}({source.sql}) RETURNS double precision[] LANGUAGE sql STABLE "
+        f"{kept} AS {tag}{body}{tag}; "
+        f"COMMENT ON FUNCTION {name.sql}({source.sql}) IS '{_COMMENT}'"
+    )

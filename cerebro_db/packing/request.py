@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
-from cerebro_db.configs.images import ImageEncoding, OnError, ignores_errors, image_encoding
-from cerebro_db.configs.messages import check_divisor
+from cerebro_db.columns.images import ImageEncoding, OnError, ignores_errors, image_encoding
+from cerebro_db.configs.messages import check_divisor, shown
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.packing.encoding_plan import EncodingRequest
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.table_kinds import MAX_CLASSES
+from cerebro_db.requests.declared import Request
+from cerebro_db.requests.packing import PackColumnsRequest, PackImagesRequest, PackValidationRequest
 
 LARGEST_INTEGER = 2**31 - 1
 
@@ -94,6 +98,41 @@ class PackRequest:
         ignores_errors(self.on_error)
 
 
+_OF_ENCODINGS = tuple(one.name for one in fields(EncodingRequest))
+_NUMBER = re.compile(r"-?[0-9]{1,9}|NULL", re.IGNORECASE | re.ASCII)
+_MOST_TEXT = 2000
+
+
+def pack_request(request: Request) -> PackRequest:
+    """The request of one of the packing functions, in the form that they have in common."""
+    given, more = request.given(), dict[str, Any]()
+    if isinstance(request, PackValidationRequest):
+        more["is_validation"] = True
+    if isinstance(request, PackColumnsRequest):
+        more["encoding"] = EncodingRequest(**{name: given.pop(name) for name in _OF_ENCODINGS})
+    if isinstance(request, PackImagesRequest):
+        more["image"] = ImageRequest(given.pop("image_shape"), given.pop("image_format"))
+    elif given.get("normalizing_const", 1.0) is None:
+        given["normalizing_const"] = 1.0
+    if isinstance(classes := given.get("num_classes"), str):
+        given["num_classes"] = _listed(classes)
+    return PackRequest(**given, **more)
+
+
+def _listed(text: str) -> list[int | None]:
+    """The text of an array of numbers, such as ``{3,NULL}``."""
+    body = text.strip()
+    if body.startswith("{") and body.endswith("}"):
+        body = body[1:-1]
+    words = [word.strip() for word in body.split(",")]
+    if len(text) > _MOST_TEXT or not all(_NUMBER.fullmatch(word) for word in words):
+        raise InvalidArgument(
+            f"num_classes: got {shown(text)}; allowed: NULL, a number, or numbers and NULLs such as "
+            "{3,NULL}"
+        )
+    return [None if word.upper() == "NULL" else int(word) for word in words]
+
+
 @dataclass(frozen=True)
 class PackSummary:
     """Result of a packing job.
@@ -120,7 +159,7 @@ class PackSummary:
 
     @property
     def num_classes(self) -> int:
-        """Of the first output."""
+        """The number of classes of the first output."""
         return self.classes[0]
 
     def __str__(self) -> str:

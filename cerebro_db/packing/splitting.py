@@ -9,14 +9,14 @@ from decimal import Decimal
 
 from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData
 from cerebro_db.packing.source import check_source
-from cerebro_db.postgres.columns import ALL, listed_columns
 from cerebro_db.postgres.completeness import scanned_elsewhere
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.outputs import Outputs, new_outputs, publish
-from cerebro_db.postgres.relations import Relation, find
+from cerebro_db.postgres.relations import ALL, Relation, find, listed_columns
 from cerebro_db.postgres.session_settings import as_seen, read_as
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import SPLIT, SPLIT_IN_TWO
+from cerebro_db.requests.packing import SplitRequest
 
 _CHOSEN = "pg_temp.cerebro_split"
 _COPY = QualifiedName("pg_temp", "cerebro_split_rows")
@@ -106,54 +106,6 @@ _PARTS = {SPLIT.suffixes: (None,), SPLIT_IN_TWO.suffixes: (1, 0)}
 
 
 @dataclass(frozen=True)
-class SplitRequest:
-    """The arguments of ``cerebro_train_test_split``, as given."""
-
-    source_table: str | None
-    output_table: str | None
-    train_proportion: float | None
-    test_proportion: float | None = None
-    grouping_cols: str | None = None
-    target_cols: str | None = None
-    with_replacement: bool | None = False
-    separate_output_tables: bool | None = False
-    seed: int | None = 0
-    replace: bool | None = False
-
-    @property
-    def train(self) -> Decimal:
-        """The share of rows to train with."""
-        return _share("train_proportion", self.train_proportion)
-
-    @property
-    def test(self) -> Decimal:
-        """The share of rows to test with: by default, all others."""
-        if self.test_proportion is None:
-            return 1 - self.train
-        return _share("test_proportion", self.test_proportion)
-
-    @property
-    def is_separate(self) -> bool:
-        """True if there are two tables."""
-        return bool(self.separate_output_tables)
-
-    def check(self) -> None:
-        """Refuse what no table could make right."""
-        if self.train + self.test > 1:
-            raise InvalidArgument(
-                f"test_proportion: got {self.test} beside a train_proportion of {self.train}; "
-                f"allowed: at most {1 - self.train}"
-            )
-        if self.with_replacement:
-            raise InvalidArgument(
-                "with_replacement: got true; allowed: false, as a row that is in both parts "
-                "would make the model look better than it is"
-            )
-        if self.seed is None:
-            raise InvalidArgument("seed: got NULL; allowed: any bigint")
-
-
-@dataclass(frozen=True)
 class Split:
     """Result of a split: the tables, and how many rows are in which part."""
 
@@ -168,6 +120,30 @@ class Split:
         return f"{self.train} rows to train with and {self.test} to test with{strata}: {names}"
 
 
+def _shares(request: SplitRequest) -> tuple[Decimal, Decimal]:
+    """The shares of rows to train and to test with; by default, the latter are all others."""
+    train = _share("train_proportion", request.train_proportion)
+    if request.test_proportion is None:
+        return train, 1 - train
+    return train, _share("test_proportion", request.test_proportion)
+
+
+def _check(request: SplitRequest) -> None:
+    """Refuse what no table could make right."""
+    train, test = _shares(request)
+    if train + test > 1:
+        raise InvalidArgument(
+            f"test_proportion: got {test} beside a train_proportion of {train}; allowed: at most {1 - train}"
+        )
+    if request.with_replacement:
+        raise InvalidArgument(
+            "with_replacement: got true; allowed: false, as a row that is in both parts "
+            "would make the model look better than it is"
+        )
+    if request.seed is None:
+        raise InvalidArgument("seed: got NULL; allowed: any bigint")
+
+
 def split(session: Session, request: SplitRequest) -> Split:
     """Make one table or two, or nothing at all.
 
@@ -179,7 +155,7 @@ def split(session: Session, request: SplitRequest) -> Split:
         InvalidArgument: the proportions are not between 0 and 1, or more than 1 together.
         InvalidData: one of the parts would have no rows.
     """
-    request.check()
+    _check(request)
     source = find(session, request.source_table, "source_table")
     check_source(source)
     strata = _names(source, request.grouping_cols, "grouping_cols")
@@ -219,7 +195,7 @@ def _outputs(
     session: Session, request: SplitRequest, source: Relation, columns: list[str]
 ) -> Outputs:
     """The tables to be made."""
-    if not request.is_separate and _SPLIT in columns:
+    if not request.separate_output_tables and _SPLIT in columns:
         raise InvalidArgument(
             f"target_cols: got {_SPLIT!r}, which is a column of the output table",
             hint="leave it out, or set separate_output_tables := true",
@@ -228,7 +204,7 @@ def _outputs(
         session,
         request.output_table,
         "output_table",
-        SPLIT_IN_TWO if request.is_separate else SPLIT,
+        SPLIT_IN_TWO if request.separate_output_tables else SPLIT,
         replace=request.replace,
         inputs=[source.oid],
     )
@@ -247,7 +223,8 @@ def _written(
         raise InvalidData(
             f"source_table: {source.name} has no rows; allowed: at least two rows", NO_ROWS
         )
-    train, kept = str(request.train), str(request.train + request.test)
+    share, rest = _shares(request)
+    train, kept = str(share), str(share + rest)
     # In the order in which the statement has them.
     values = (*(train, kept, kept) * 2, kept, kept, request.seed, request.seed)
     session.run(choose(read_as(session, source, read, "s"), columns, strata), values)
@@ -266,8 +243,8 @@ def _written(
 
 def _check_parts(source: Relation, request: SplitRequest, train: int, test: int) -> None:
     for role, share, rows in (
-        ("train_proportion", request.train, train),
-        ("test_proportion", request.test, test),
+        ("train_proportion", _shares(request)[0], train),
+        ("test_proportion", _shares(request)[1], test),
     ):
         if not rows:
             raise InvalidData(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cerebro_db.columns.inputs import Input
+from cerebro_db.columns.values import Column
 from cerebro_db.errors import NO_ROWS, CerebroError, InvalidData
 from cerebro_db.packing.columns import NO_OTHERS, Others, check_wanted
 from cerebro_db.packing.earlier import Earlier
@@ -26,7 +28,7 @@ from cerebro_db.packing.row_faults import (
     unreadable,
     unseen,
 )
-from cerebro_db.packing.source import Feature, Target, is_whole
+from cerebro_db.packing.source import Target, looked_at
 from cerebro_db.postgres.dialects.postgresql.packing import (
     BLOCKS_PER_FETCH,
     PostgreSQLPacking,
@@ -35,7 +37,6 @@ from cerebro_db.postgres.dialects.postgresql.packing import (
 )
 from cerebro_db.postgres.dialects.postgresql.packing_extras import Extra, Origin
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.relations import Column
 from cerebro_db.postgres.sessions import Session, StatementFailed
 
 _NO_ADDRESSES = np.empty(0, np.int64)
@@ -58,7 +59,7 @@ class Survey:
 
     source: QualifiedName
     scan: SourceScan
-    feature: Feature
+    feature: Input
     target: Target
     addresses: NDArray[np.int64]
     divisor: float
@@ -66,7 +67,7 @@ class Survey:
     others: Others = NO_OTHERS
 
     @property
-    def features(self) -> tuple[Feature, ...]:
+    def features(self) -> tuple[Input, ...]:
         """All inputs."""
         return (self.feature, *self.others.features)
 
@@ -77,7 +78,7 @@ class Survey:
 
     @property
     def values(self) -> list[Any]:
-        """Of the targets and the others, as the statements that fill buffers take them."""
+        """Parameters of the statements that fill buffers, but those of a buffer."""
         found: list[Any] = [] if self.target.is_class else [list(self.target.wire_shape)]
         found.append(list(self.target.shape))
         for feature in self.others.features:
@@ -93,6 +94,9 @@ class Survey:
     def is_staged(self) -> bool:
         """True if the rows are read from a copy."""
         return self.scan.table != self.source
+
+
+OfColumn = TypeVar("OfColumn", Input, Target)
 
 
 class Surveyor:
@@ -118,7 +122,7 @@ class Surveyor:
         self,
         source: QualifiedName,
         table: QualifiedName,
-        feature: Feature,
+        feature: Input,
         target: Target,
         divisor: float,
         num_classes: Sequence[int | None],
@@ -142,10 +146,19 @@ class Surveyor:
         Raises:
             InvalidData: there are no rows, or the first one cannot be packed.
         """
+        feature, target = self._with_whole(table, feature), self._with_whole(table, target)
+        others = Others(
+            tuple(self._with_whole(table, one) for one in others.features),
+            tuple(self._with_whole(table, one) for one in others.targets),
+        )
+        weight = weight and looked_at(self._control, table, weight)
         scan = scan_of(table, feature, target, weight)
         found = Survey(source, scan, feature, target, _NO_ADDRESSES, divisor, weight, others)
         with columns_named(self._control, f"ONLY {table.sql} s", _readings(found)):
             return self._surveyed(found, num_classes, training)
+
+    def _with_whole(self, table: QualifiedName, given: OfColumn) -> OfColumn:
+        return replace(given, column=looked_at(self._control, table, given.column))
 
     def _surveyed(
         self, given: Survey, num_classes: Sequence[int | None], training: Earlier | None
@@ -202,7 +215,7 @@ class Surveyor:
         num_classes: int | None,
         training: Earlier | None,
     ) -> Survey:
-        """One input and one output with their shapes and classes."""
+        """The pair with its shapes and classes."""
         shape, target_shape = self._shapes(pair, places, training)
         target = pair.target
         if training is None and not places[0]:
@@ -277,7 +290,7 @@ class Surveyor:
         return shape, target_shape
 
     def _fault(self, survey: Survey) -> tuple[int, InvalidData] | None:
-        """The number of the first row that cannot be packed, and the error that tells of it."""
+        """The number of the first row that cannot be packed, and its error."""
         # Where no row has a shape, any shape finds the first row.
         shape, target_shape = survey.feature.shape or (1,), survey.target.wire_shape
         statement = self._sql.culprit(survey.scan, shape, target_shape)
@@ -335,7 +348,7 @@ def _readings(survey: Survey) -> list[Reading]:
 
 
 def _pairs(survey: Survey) -> list[tuple[tuple[int, int], Survey]]:
-    """One input and one output at a time, with their places: first ones, inputs, outputs."""
+    """Pairs of an input and an output, with their places: first ones, inputs, outputs."""
     found = [((0, 0), replace(survey, others=NO_OTHERS))]
     for place, feature in enumerate(survey.others.features, 1):
         scan = scan_of(survey.scan.table, feature, survey.target)
@@ -351,7 +364,7 @@ def _pairs(survey: Survey) -> list[tuple[tuple[int, int], Survey]]:
 def extras_of(others: Others) -> tuple[Extra, ...]:
     """Columns that are read and written for further inputs and outputs."""
     features = [
-        Extra(one.column.name, one.expression("s"), is_whole=is_whole(one.column))
+        Extra(one.column.name, one.value("s"), is_whole=one.column.is_whole)
         for one in others.features
     ]
     return (*features, *map(_extra, others.targets))
@@ -359,7 +372,7 @@ def extras_of(others: Others) -> tuple[Extra, ...]:
 
 def _extra(target: Target) -> Extra:
     kind = target.cast if target.is_class else None
-    name, whole = target.column.name, is_whole(target.column)
+    name, whole = target.column.name, target.column.is_whole
     return Extra(name, _label(target), kind, whole, target.equals)
 
 
@@ -372,16 +385,15 @@ def _label(target: Target) -> str:
 
 
 def scan_of(
-    table: QualifiedName, feature: Feature, target: Target, weight: Column | None = None
+    table: QualifiedName, feature: Input, target: Target, weight: Column | None = None
 ) -> SourceScan:
     """Parts of ``table`` that are read."""
     weights = None if weight is None else f"s.{quote(weight.name)}::double precision"
     return SourceScan(
         table,
-        feature.expression("s"),
+        feature,
         _label(target),
         target.cast if target.is_class else None,
-        feature.image,
         weights,
         origins=(_origin(feature.column), _origin(target.column), _origin(weight)),
         equals=target.equals,
@@ -390,7 +402,7 @@ def scan_of(
 
 
 def _origin(column: Column | None) -> Origin:
-    return Origin() if column is None else Origin(column.name, is_whole(column))
+    return Origin() if column is None else Origin(column.name, column.is_whole)
 
 
 def _check_shape(

@@ -7,7 +7,10 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from cerebro_db.configs.encodings import Encoding, recorded_text
+from cerebro_db.columns.encoded import Encoding
+from cerebro_db.columns.inputs import Input, encoded_input
+from cerebro_db.columns.recorded import recorded_text
+from cerebro_db.columns.values import Column
 from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.packing.columns import NO_OTHERS, Others
 from cerebro_db.packing.earlier import Earlier
@@ -16,20 +19,17 @@ from cerebro_db.packing.layout import Layout, default_buffer_size
 from cerebro_db.packing.request import PackRequest
 from cerebro_db.packing.segments import ALL_SEGMENTS, Chosen
 from cerebro_db.packing.source import (
-    Feature,
     Target,
     check_number,
-    encoded_feature,
-    image_feature,
-    recorded_feature,
+    image_column,
+    recorded_input,
 )
 from cerebro_db.packing.survey import Survey
-from cerebro_db.postgres.encoding import create_features
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs
 from cerebro_db.postgres.packed import FORMAT_VERSION, PackedTable
-from cerebro_db.postgres.relations import Column, Relation, column
-from cerebro_db.postgres.table_kinds import BUILD_SUFFIX, STAGE_SUFFIX
+from cerebro_db.postgres.relations import Relation, column
+from cerebro_db.postgres.table_kinds import BUILD_SUFFIX, PACKED, STAGE_SUFFIX
 from cerebro_db.training.buffers import wire_bytes
 
 ENCODING_SUFFIX = "_encoding"
@@ -47,7 +47,7 @@ class Work:
 
     request: PackRequest
     source: Relation
-    feature: Feature
+    feature: Input
     target: Target
     training: PackedTable | None
     outputs: Outputs
@@ -71,7 +71,7 @@ class Work:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those of the source that are read."""
+        """The columns of the source that are read."""
         weights = [] if self.weight is None else [self.weight.name]
         listed = [*self.feature.sources, self.target.column.name, *self.others.columns, *weights]
         return tuple(dict.fromkeys(listed))
@@ -94,18 +94,18 @@ class Work:
 
 def feature_for(
     request: PackRequest, source: Relation, target: Target, earlier: Earlier | None
-) -> Feature:
+) -> Input:
     """The independent variable: a column, or several with an encoding."""
     listed = request.independent_varname
     if earlier is not None:
-        return recorded_feature(source, listed, earlier.encoding)
+        return recorded_input(source, listed, earlier.encoding)
     if request.encoding is not None:
         weight = weight_of(request, source)
         others = (target.column.name, None if weight is None else weight.name)
-        return encoded_feature(planned(source, listed, others, request.encoding))
+        return encoded_input(planned(source, listed, others, request.encoding))
     if request.image is not None:
-        return image_feature(source, listed, request.image.encoding(""))
-    return recorded_feature(source, listed, None)
+        return image_column(source, listed, request.image.encoding(""))
+    return recorded_input(source, listed, None)
 
 
 def weight_of(request: PackRequest, source: Relation) -> Column | None:
@@ -119,12 +119,29 @@ def weight_of(request: PackRequest, source: Relation) -> Column | None:
 
 def readable_encoding(work: Work) -> tuple[str, list[str]]:
     """The statements, and their values, that make an encoding a table."""
-    encoding = work.feature.encoding
+    encoding = work.feature.recorded
     if work.request.encoding is None or not isinstance(encoding, Encoding):
         return "", []
     table = work.output.suffixed(ENCODING_SUFFIX)
-    rows = json.dumps(list(encoding.features()))
-    return f"{create_features(table)}; ", [rows]
+    rows = json.dumps(list(encoding.described()))
+    return f"{_create_features(table)}; ", [rows]
+
+
+_FEATURE_COLUMNS = (
+    "position integer, feature text, column_name text, column_type text, encoding text, "
+    "category text, code integer, center double precision, scale double precision, "
+    "fill double precision"
+)
+
+
+def _create_features(table: QualifiedName) -> str:
+    """SQL of the table in which an encoding can be read. Parameter: its features as JSON."""
+    return (
+        f"CREATE TABLE {table.sql} ({_FEATURE_COLUMNS}); "
+        f"{PACKED.comment(table, '_encoding')}; "
+        f"INSERT INTO {table.sql} SELECT * FROM pg_catalog.json_to_recordset(%s) "
+        f"AS f({_FEATURE_COLUMNS})"
+    )
 
 
 # The server holds no value of a gigabyte; some room for its own headers.
@@ -132,7 +149,7 @@ LARGEST_VALUE = 2**30 - 2**16
 
 
 def buffer_size(work: Work, survey: Survey) -> int:
-    """Most rows of a buffer: as asked for, or as many as make a good size."""
+    """Most rows of a buffer: the caller's number, or as many as make a good size."""
     elements = max(
         sum(math.prod(feature.shape) for feature in survey.features),
         sum(math.prod(target.shape) for target in survey.targets),
@@ -220,7 +237,7 @@ def _own_fields(
     earlier: Earlier | None,
 ) -> list[Field]:
     features, targets = survey.features, survey.targets
-    encoding = survey.feature.encoding
+    encoding = survey.feature.recorded
     dtypes = ["int32" if one.is_class else "float32" for one in targets]
     found = [one.found if one.is_class else None for one in targets]
     seed = request.shuffle_seed

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any, TypeVar, cast
 
 from cerebro_db.configs.messages import plain_text
 from cerebro_db.configs.settings import Settings
@@ -376,6 +377,11 @@ class Catalog:
             [hops_an_epoch, run_id, mst_key],
         )
         return next((n for n, (found,) in enumerate(rows, 1) if found != n), len(rows) + 1)
+
+    def now(self) -> datetime:
+        """The server's time."""
+        ((found,),) = self._run("SELECT pg_catalog.clock_timestamp()", [])
+        return cast(datetime, found)
 
     def count_hops(self, run_id: int) -> int:
         """Hops that are committed."""

@@ -7,12 +7,21 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
-from cerebro_db.errors import CerebroError, InvalidData, ObjectInUse, TooManyConnections
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidData,
+    LoopbackFailed,
+    ObjectInUse,
+    TooManyConnections,
+    TrainerLost,
+)
 from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.dialects.choice import IDENTITY, PostgreSQL, dialect_of
 from cerebro_db.postgres.relations import CallerPath, forget_search_path, use_search_path
+from cerebro_db.postgres.session_settings import settings_of_session, work_for
 from cerebro_db.postgres.sessions import (
     POLL_SECONDS,
     Session,
@@ -22,6 +31,7 @@ from cerebro_db.postgres.sessions import (
     wait_any,
 )
 from cerebro_db.postgres.times import Styles
+from cerebro_db.requests.declared import MAX_WORKERS
 
 NO_RUN = 0
 # As many as training uses where partitions are enough.
@@ -55,11 +65,11 @@ class JobHost(Protocol):
     def styles(self) -> Styles: ...
 
     def notice(self, message: str) -> None:
-        """Tell the caller how far the work is."""
+        """Send the caller a message about progress."""
 
 
 def no_notice(message: str) -> None:
-    """Tell nobody how far the work is."""
+    """Drop a message about progress."""
 
 
 @contextmanager
@@ -206,7 +216,7 @@ def gather(
 def gather_made(
     sessions: Sequence[Session], makers: Iterable[Callable[[Session], Statement]]
 ) -> list[list[tuple[Any, ...]]]:
-    """The same with statements that depend on the session that runs them."""
+    """Run statements side by side that depend on the session that runs them."""
     found: dict[int, list[tuple[Any, ...]]] = {}
     under_way: dict[Session, int] = {}
 
@@ -252,7 +262,6 @@ def _drain(sessions: Sequence[Session]) -> None:
         pending[0].tick()
 
 
-MAX_WORKERS = 256
 # Limits of a database and of a role are not for superusers, for whom some connections are kept. More are
 # kept, on newer servers, for members of a role.
 _FREE = """
@@ -283,7 +292,7 @@ def slots(
     fitting: int = MAX_WORKERS,
     ready: int = 0,
 ) -> Iterator[int]:
-    """Number of workers that there may be; while this lasts, nobody else has their slots.
+    """Reserve worker slots, which nobody else has meanwhile, and give their number.
 
     Args:
         control: a session; it holds the slots, which end with it.
@@ -353,3 +362,81 @@ def _told(got: int, wanted: int, by_memory: int, free: int, most: int) -> str:
     else:
         why = f"all calls of a role may use {most} together, the setting max_workers"
     return f"{got} workers instead of {wanted}: {why}"
+
+
+@dataclass(frozen=True)
+class Client:
+    """A connection to a database that has Cerebro-DB.
+
+    Attributes:
+        pool: of sessions of the role that connects.
+        search_path: that a plain session of this role has.
+        cores: of the server.
+    """
+
+    pool: SessionPool
+    dialect: PostgreSQL
+    search_path: str
+    cores: int
+
+    @classmethod
+    def of(cls, dsn: str) -> Client:
+        """Connect and ask.
+
+        Raises:
+            LoopbackFailed: the server cannot be reached.
+            StatementFailed: Cerebro-DB is not installed, or not for this role.
+        """
+        session = _connected(dsn)
+        try:
+            search_path, cores, name = session.run(_FACTS)[0]
+            dialect = dialect_of(session.server_version, name)
+            settings = settings_of_session(session, dsn)
+        finally:
+            session.close()
+        pool = SessionPool(dsn, dialect.session_settings())
+        work_for(pool, settings)
+        return cls(pool, dialect, search_path, cores)
+
+    def status(self, run_id: int) -> str:
+        """Status of a run, as ``cerebro.runs`` has it."""
+        (session,) = self.pool.take(1)
+        try:
+            return Catalog(session).run(run_id).status
+        finally:
+            self.pool.give([session])
+
+
+def _connected(dsn: str) -> Session:
+    try:
+        session = Session(dsn, "cerebro")
+        session.settle()
+    except LoopbackFailed as error:
+        error.hint = "--dsn tells where the server is; without it libpq's environment variables do"
+        raise
+    return session
+
+
+_FACTS = f"SELECT pg_catalog.current_setting('search_path'), cerebro._cores(), {IDENTITY}"
+
+
+R = TypeVar("R")
+
+
+def retried_once(work: Callable[[], R], notify: Notify) -> R:
+    """Do work that leaves nothing behind where it fails, and once more if a trainer ended in the middle of it.
+
+    Args:
+        work: done at most twice.
+        notify: is told of a trainer that has ended.
+
+    Raises:
+        StatementFailed: of the second time; of the first one, if no trainer has ended.
+    """
+    try:
+        return work()
+    except StatementFailed as error:
+        if error.sqlstate != TrainerLost.sqlstate:
+            raise
+        notify(f"{error.message}; its work is done again")
+    return work()

@@ -27,6 +27,7 @@ class DirectRow:
         is_admitted: by this driver.
         is_ready: whether its trainer is.
         is_there: whether its session is.
+        pid: process of the server that it is connected to.
     """
 
     worker_id: int
@@ -34,6 +35,7 @@ class DirectRow:
     is_admitted: bool
     is_ready: bool
     is_there: bool
+    pid: int
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class DirectBoard:
 
     @property
     def session(self) -> Session:
-        """Its session, whose socket tells of news."""
+        """Session of the board, whose socket is readable when there are notifications."""
         return self._session
 
     def workers(self) -> list[DirectRow]:
@@ -111,7 +113,7 @@ class DirectBoard:
         # long as its session is there.
         held = set(self._session.run(self._held_locks)) if rows else set()
         return [
-            DirectRow(worker_id, host, is_admitted, is_ready, (pid, key) in held)
+            DirectRow(worker_id, host, is_admitted, is_ready, (pid, key) in held, pid)
             for worker_id, host, is_admitted, is_ready, pid, key in rows
         ]
 
@@ -159,8 +161,8 @@ class DirectBoard:
         )
 
     def has_news(self) -> bool:
-        """True if somebody has told something since the last time."""
-        return self._session.heard()
+        """True if a notification has come since the last time."""
+        return self._session.take_notifications()
 
 
 _WORKERS = """

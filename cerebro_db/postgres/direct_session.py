@@ -6,7 +6,7 @@ import io
 import secrets
 import select
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,7 @@ from cerebro_db.errors import (
     WrongRunStatus,
 )
 from cerebro_db.postgres import binary
-from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, dialect_of
+from cerebro_db.postgres.dialects.choice import IDENTITY, dialect_of
 from cerebro_db.postgres.dialects.postgresql.direct import PostgreSQLDirect
 from cerebro_db.postgres.direct_board import channel_of_driver, channel_of_worker
 from cerebro_db.postgres.names import QualifiedName, quote
@@ -34,10 +34,14 @@ from cerebro_db.postgres.session_settings import beginning, of_run
 from cerebro_db.postgres.sessions import (
     SessionLost,
     StatementFailed,
+    failure_of,
+    first_line,
+    is_loss,
     options_of,
-    tells_of_loss,
     with_keepalives,
 )
+from cerebro_db.protocol import HandedBack, StateMade, StateReport
+from cerebro_db.wire import encode
 
 # The same, of the server.
 _SERVER_KEEPALIVES = (
@@ -51,7 +55,7 @@ _READER_BYTES = 2**20
 
 
 class TakenBack(CerebroError):
-    """Nobody wants the hop any more that is under way."""
+    """The hop under way was taken back."""
 
     sqlstate = _TAKEN_BACK
 
@@ -125,7 +129,7 @@ class DirectSession:
             )  # fmt: skip
         except psycopg2.Error as error:
             raise LoopbackFailed(
-                _first_line(error),
+                first_line(error),
                 hint="--dsn tells where the server is; without it libpq's environment variables do, and a "
                 "password comes from PGPASSFILE, passfile=... or a service",
             ) from None
@@ -140,8 +144,8 @@ class DirectSession:
 
     def _prepare(self) -> None:
         version = self._connection.server_version
-        ((has_segments,),) = self.run(f"SELECT {HAS_SEGMENTS}")
-        self._dialect = dialect_of(version, has_segments)
+        ((name,),) = self.run(f"SELECT {IDENTITY}")
+        self._dialect = dialect_of(version, name)
         # A hop that is told of as done lasts, whatever a role has set for itself.
         durable = "SET synchronous_commit = on"
         settings = [
@@ -246,14 +250,14 @@ class DirectSession:
         return self._worker_id
 
     def is_ready(self, facts: str) -> None:
-        """Tell the driver that the trainer is ready, and what it is, as JSON."""
+        """Report to the driver that the trainer is ready, with its facts as JSON."""
         self.run(
             f"UPDATE cerebro._direct_workers SET facts = %s WHERE worker_id = %s; {self._notify}",
             (facts, self._worker_id),
         )
 
     def leave(self, reason: str) -> None:
-        """Tell that this worker has left in order."""
+        """Record that this worker has left in order."""
         self.run(
             "UPDATE cerebro._direct_workers SET departed = pg_catalog.now(), reason = %s "
             f"WHERE worker_id = %s AND departed IS NULL; {self._notify}",
@@ -287,12 +291,7 @@ class DirectSession:
         sql = "SELECT 1 FROM cerebro._direct_orders o WHERE o.run_id = %s AND o.order_id = %s"
         return bool(self.run(sql, (self._run_id, order_id)))
 
-    def now(self) -> str:
-        """The server's time."""
-        ((found,),) = self.run("SELECT pg_catalog.clock_timestamp()::text")
-        return str(found)
-
-    def hand_back(self, given: Assignment, answer: str) -> None:
+    def hand_back(self, given: Assignment, answer: HandedBack) -> None:
         """Answer an order of which nothing has come."""
         with suppress(TakenBack), self._transaction():
             self._answer(given, answer)
@@ -300,19 +299,19 @@ class DirectSession:
     def commit(
         self,
         given: Assignment,
-        answer: str,
+        report: StateReport,
         target: QualifiedName,
         state: Iterable[Sequence[binary.Value]],
-        hop: Mapping[str, Any],
+        size: int,
     ) -> None:
-        """Store the state of a hop and its record, in one transaction.
+        """Store the state of a hop and the answer, in one transaction.
 
         Args:
             given: the order that is done.
-            answer: to it, as JSON.
+            report: of the hop.
             target: the table of the state.
             state: its rows, as the server's ``state_rows`` has them.
-            hop: its record: columns of ``HopRow`` but for ``pid``, ``finished`` and ``written``.
+            size: bytes of it.
 
         Raises:
             TakenBack: nobody wants it any more, and nothing was stored.
@@ -321,31 +320,21 @@ class DirectSession:
         with self._transaction():
             columns = self.sql.state_columns
             self._copy_in(f"COPY {target.sql} ({columns}) FROM STDIN (FORMAT binary)", state)
-            pid = self._connection.info.backend_pid
-            row = {**hop, "pid": pid, "finished": self.now(), "written": time.monotonic() - began}
-            sql = f"INSERT INTO cerebro._hops (run_id, {', '.join(row)}) VALUES (%s{', %s' * len(row)}); "
-            self._answer(given, answer, sql, [self._run_id, *row.values()])
+            written = time.monotonic() - began
+            self._answer(given, StateMade(report=report, size=size, written=written))
 
-    def _answer(
-        self, given: Assignment, answer: str, sql: str = "", parameters: Sequence[Any] = ()
-    ) -> None:
+    def _answer(self, given: Assignment, answer: StateMade | HandedBack) -> None:
         """Answer an order, and end the transaction.
 
         All of it is one message: from when the fence is taken nobody waits for this side of the network.
 
-        Args:
-            given: the order.
-            answer: to it, as JSON.
-            sql: what else is done then.
-            parameters: of that.
-
         Raises:
             TakenBack: nobody wants it any more.
         """
-        values = [self._run_id, given.order_id, given.fence, answer, *parameters]
+        values = [self._run_id, given.order_id, given.fence, encode(answer)]
         try:
             self.run(
-                f"SELECT cerebro._answer_order(%s, %s, %s, %s); {sql}{self._notify}; COMMIT", values
+                f"SELECT cerebro._answer_order(%s, %s, %s, %s); {self._notify}; COMMIT", values
             )
         except StatementFailed as error:
             if error.sqlstate != _TAKEN_BACK:
@@ -485,18 +474,7 @@ class DirectSession:
         try:
             yield
         except psycopg2.Error as error:
-            if self._connection.closed or tells_of_loss(error):
+            if self._connection.closed or is_loss(error):
                 self._connection.close()
-                raise SessionLost(f"the session ended: {_first_line(error)}") from None
-            diagnostics = error.diag
-            raise StatementFailed(
-                diagnostics.message_primary or _first_line(error),
-                error.pgcode or "",
-                diagnostics.message_hint,
-                diagnostics.message_detail,
-            ) from None
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+                raise SessionLost(f"the session ended: {first_line(error)}") from None
+            raise failure_of(error) from None

@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cerebro_db.configs.encodings import ColumnEncoding
-from cerebro_db.postgres.encoding import finite, missing, unseen
+from cerebro_db.columns.encoded import EncodedColumn
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions import Session
 
@@ -46,17 +45,17 @@ class Read:
         return f"pg_catalog.random() < {1 / parts!r}"
 
 
-def counts(read: Read, columns: Sequence[ColumnEncoding]) -> str:
+def counts(read: Read, columns: Sequence[EncodedColumn]) -> str:
     """One row: the rows of a table, then of each column those that are missing and those that are unseen."""
     parts = ["pg_catalog.count(*)"]
     for column in columns:
-        parts.append(_counted(missing(column, read.alias)))
-        known = column.method.is_categorical
-        parts.append(_counted(unseen(column, read.alias)) if known else "0")
+        parts.append(_counted(column.missing(read.alias)))
+        unseen = column.unseen(read.alias)
+        parts.append("0" if unseen is None else _counted(unseen))
     return f"SELECT {', '.join(parts)} FROM {read.sql}"
 
 
-def deciles(read: Read, columns: Sequence[ColumnEncoding], rows: int) -> str:
+def deciles(read: Read, columns: Sequence[EncodedColumn], rows: int) -> str:
     """One row: of each column of numbers the deciles in a sample; NULL where that has no value."""
     parts = (
         f"pg_catalog.percentile_disc({_DECILES}) WITHIN GROUP (ORDER BY q.v{place})"
@@ -65,7 +64,7 @@ def deciles(read: Read, columns: Sequence[ColumnEncoding], rows: int) -> str:
     return f"SELECT {', '.join(parts)} FROM ({_values(read, columns, rows)}) q"
 
 
-def cumulated(read: Read, columns: Sequence[ColumnEncoding], rows: int) -> str:
+def cumulated(read: Read, columns: Sequence[EncodedColumn], rows: int) -> str:
     """One row: of each column of numbers, in a sample, an array of counts: values up to each edge of its
     bins, and all values."""
     parts = []
@@ -76,10 +75,8 @@ def cumulated(read: Read, columns: Sequence[ColumnEncoding], rows: int) -> str:
     return f"SELECT {', '.join(parts)} FROM ({_values(read, columns, rows)}) q"
 
 
-def _values(read: Read, columns: Sequence[ColumnEncoding], rows: int) -> str:
-    listed = ", ".join(
-        f"{finite(one, read.alias)} AS v{place}" for place, one in enumerate(columns)
-    )
+def _values(read: Read, columns: Sequence[EncodedColumn], rows: int) -> str:
+    listed = ", ".join(f"{one.number(read.alias)} AS v{place}" for place, one in enumerate(columns))
     # OFFSET 0 has each value computed once.
     return f"SELECT {listed} FROM {read.sql} WHERE {read.sample(rows)} OFFSET 0"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, RunFailed
@@ -16,27 +15,20 @@ from cerebro_db.postgres.outputs import new_outputs, replaced
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.table_kinds import GPUS
+from cerebro_db.requests.administration import GpuRequest
 from cerebro_db.training.devices import NVIDIA, SOURCES, TENSORFLOW
 
 # A server without segments.
 _ITSELF = Server(1, 0, "p", LOCALHOST)
 
 
-@dataclass(frozen=True)
-class GpuRequest:
-    """The arguments of ``cerebro_gpu_configuration``, as given."""
-
-    output_table: str | None
-    source: str | None = TENSORFLOW
-    replace: bool | None = False
-
-    def checked_source(self) -> str:
-        """Source that is asked; capitals do not matter."""
-        source = TENSORFLOW if self.source is None else self.source.strip().lower()
-        if source not in SOURCES:
-            listed = " or ".join(f"'{name}'" for name in SOURCES)
-            raise InvalidArgument(f"source: got {shown(self.source)}; allowed: {listed}")
-        return source
+def checked_source(given: str | None) -> str:
+    """Source of the figures about GPUs, in lower case."""
+    source = TENSORFLOW if given is None else given.strip().lower()
+    if source not in SOURCES:
+        listed = " or ".join(f"'{name}'" for name in SOURCES)
+        raise InvalidArgument(f"source: got {shown(given)}; allowed: {listed}")
+    return source
 
 
 def write_configuration(
@@ -49,7 +41,7 @@ def write_configuration(
         pool: of sessions that ask the hosts, and see no tables.
         request: what is asked for.
     """
-    source = request.checked_source()
+    source = checked_source(request.source)
     outputs = new_outputs(
         session, request.output_table, "output_table", GPUS, replace=request.replace
     )
@@ -101,13 +93,13 @@ def gpus_of_hosts(
 def hosts_with_gpus(
     session: Session, hosts: PostgreSQLHosts, servers: Sequence[Server]
 ) -> set[str]:
-    """Those where TensorFlow sees any."""
+    """Hosts where TensorFlow sees any GPU."""
     found = gpus_of_hosts(session, hosts, servers, TENSORFLOW)
     return {name for name, gpus in found.items() if gpus}
 
 
 def first_segments(servers: Sequence[Server]) -> dict[int, str]:
-    """One segment on each host, and the host's name."""
+    """First segment of each host, with the host's name."""
     found: dict[str, int] = {}
     for server in servers:
         if server.is_segment:
@@ -162,7 +154,7 @@ def check_gpus(session: Session, hosts: PostgreSQLHosts, tables: Sequence[Packed
 
 
 def _used(session: Session, hosts: PostgreSQLHosts, tables: Sequence[PackedTable]) -> list[Server]:
-    """The segments that have rows of tables; of a view, which does not tell, all of them.
+    """Segments that have rows of the tables; all of them where a view is among these.
 
     Where there are no segments, the server itself.
     """

@@ -113,7 +113,7 @@ class Jobs:
         )
 
     def course(self, job_id: int) -> Course:
-        """Progress of a job, as its events tell."""
+        """Progress of a job by its events."""
         rows = self._run(
             "SELECT action, run_id FROM cerebro._job_events WHERE job_id = %s AND action <> 'told' "
             "ORDER BY event_id",
@@ -130,7 +130,7 @@ class Jobs:
         return Course(stands, done, run_id, last)
 
     def is_cancelled(self, job_id: int) -> str | None:
-        """The role that has asked to cancel a job since it was queued; None for nobody."""
+        """Role that has cancelled a job since it was queued; None for nobody."""
         rows = self._run(
             "SELECT pg_catalog.pg_get_userbyid(role)::text FROM cerebro._job_events "
             "WHERE job_id = %s AND action = 'cancel' LIMIT 1",
@@ -139,7 +139,7 @@ class Jobs:
         return str(rows[0][0]) if rows else None
 
     def status(self, job_id: int | None) -> tuple[str, int | None]:
-        """Status of a job as ``cerebro.jobs`` tells it, and its run_id.
+        """Status of a job in ``cerebro.jobs``, and its run_id.
 
         Raises:
             UndefinedJob: the caller has no such job.
@@ -151,7 +151,7 @@ class Jobs:
         return rows[0][0], rows[0][1]
 
     def try_lock(self, job_id: int) -> bool:
-        """Have nobody begin with a job until the transaction ends; false where somebody drives it."""
+        """Lock a job until the transaction ends; false where somebody drives it."""
         sql = (
             "SELECT pg_catalog.pg_try_advisory_xact_lock(j.lock_key) FROM cerebro._jobs j "
             "WHERE j.job_id = %s"

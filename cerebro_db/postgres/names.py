@@ -66,7 +66,7 @@ def literal(value: str) -> str:
 
 
 def shown_literal(value: str) -> str:
-    """A text as people are told it in a statement, which they may copy."""
+    """Text as a literal in a statement that people may copy."""
     return "'" + value.replace("'", "''") + "'"
 
 
@@ -92,7 +92,7 @@ def value_literal(value: Any, quoted: Callable[[str], str] | None = None) -> str
 
 
 def shown_identifier(identifier: str) -> str:
-    """An identifier as people are told it, and may give it: in quotes only where it needs them."""
+    """Identifier for people, in quotes only where it needs them."""
     if _PLAIN.fullmatch(identifier) and identifier not in _KEYWORDS:
         return identifier
     return '"' + identifier.replace('"', '""') + '"'
@@ -129,3 +129,8 @@ class QualifiedName:
     def __str__(self) -> str:
         """The name as the server would quote it, which names the same table when it is given."""
         return f"{shown_identifier(self.schema)}.{shown_identifier(self.name)}"
+
+
+# A source of one row without columns that are read: an aggregation over it and a table runs in the
+# session's own process. Over a table alone, of which each segment has a copy, it may run on one.
+HERE = "(SELECT FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) AS here"

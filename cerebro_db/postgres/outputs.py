@@ -86,7 +86,7 @@ class Outputs:
     inputs: Sequence[int] = field(default=(), compare=False)
 
     def table(self, suffix: str = "") -> QualifiedName:
-        """One of them."""
+        """Name of one of the tables."""
         return self.name.suffixed(suffix)
 
     def draft(self, suffix: str = "") -> QualifiedName:
@@ -234,7 +234,7 @@ def _tables(session: Session, name: QualifiedName, suffixes: Sequence[str]) -> d
 
 
 def _is_of(kind: Kind, table: Table, beside: dict[str, Table]) -> bool:
-    """Tell whether a table was made as one of that kind."""
+    """True if a table was made as one of that kind."""
     if table.kind != "r":
         return False
     if table.comment == kind.text(table.suffix):
@@ -433,7 +433,7 @@ def _drop(session: Session, outputs: Outputs, tables: Sequence[Table]) -> None:
 
 
 def _grant(session: Session, outputs: Outputs, grants: dict[str, list[tuple[Any, ...]]]) -> None:
-    """The tables are open to those to whom the earlier ones were, and to nobody else."""
+    """Grant the tables the rights that the earlier ones had, and no others."""
     there = _tables(session, outputs.name, list(grants))
     for suffix, rows in grants.items():
         table = there[suffix]
@@ -475,7 +475,7 @@ def new_output(session: Session, text: str | None, role: str) -> QualifiedName:
 def cleared_output(
     session: Session, text: str | None, role: str, notify: Callable[[str], None]
 ) -> None:
-    """The same check, made again, and what is left is dropped, all or none.
+    """Check the output once more, and drop what is left of it, all or none.
 
     Raises:
         DuplicateTable: one of the others exists.

@@ -6,13 +6,20 @@ import hashlib
 import math
 import re
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerebro_db.configs.encodings import Recorded, parse_recorded
+from cerebro_db.columns.recorded import Recorded, parse_recorded
 from cerebro_db.configs.messages import shown
-from cerebro_db.errors import PACK_AGAIN, InvalidData, UndefinedTable, WrongObjectType
+from cerebro_db.errors import (
+    PACK_AGAIN,
+    CerebroError,
+    InvalidData,
+    UndefinedTable,
+    WrongObjectType,
+    WrongRunStatus,
+)
 from cerebro_db.postgres.completeness import check_local
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.relations import KINDS, Relation, find
@@ -35,6 +42,42 @@ class PartitionInfo:
     rows: int
     buffers: tuple[tuple[int, int], ...]
     segment_key: int | None = None
+
+
+# SQLSTATE of what finds no rows, and of what finds no table.
+_WITHOUT_ROWS = (InvalidData.sqlstate, UndefinedTable.sqlstate)
+
+
+def check_name(session: Session, relation: Relation) -> None:
+    """Check that a name is still that of the table that was found at the beginning.
+
+    Raises:
+        WrongRunStatus: it is another table's by now, or nobody's.
+    """
+    ((oid,),) = session.run("SELECT pg_catalog.to_regclass(%s)::oid", (relation.name.text,))
+    if oid != relation.oid:
+        raise WrongRunStatus(
+            f"{relation.name}: got {'no' if oid is None else 'another'} table; allowed: the table that was "
+            "read at the beginning",
+            hint="it was renamed or replaced while it was read: give the table its name back, and go on with "
+            "cerebro.cerebro_resume, or start anew with the other table",
+        )
+
+
+def cause_of(error: CerebroError, session: Session, relations: Iterable[Relation]) -> CerebroError:
+    """What a read of packed tables has failed for: maybe the name of one has become another table's.
+
+    Args:
+        error: of the statement that has read them.
+        session: any other one.
+        relations: the tables, as they were found at the beginning.
+    """
+    try:
+        for relation in relations if error.sqlstate in _WITHOUT_ROWS else ():
+            check_name(session, relation)
+    except WrongRunStatus as taken:
+        return taken
+    return error
 
 
 @dataclass(frozen=True)

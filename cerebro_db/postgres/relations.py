@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from cerebro_db.columns.values import Column
 from cerebro_db.configs.arguments import nearest
+from cerebro_db.configs.messages import shown
 from cerebro_db.configs.registry import is_registered
 from cerebro_db.errors import (
     DuplicateTable,
@@ -52,39 +54,11 @@ _REGISTERED_HINT = (
 
 
 class Use(Enum):
-    """What is done with a table that a user names."""
+    """Use of a table that a user names."""
 
     READ = "its rows are read"
     WRITE = "rows are added to it, or deleted"
     NAME = "its rows are left alone"
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table.
-
-    Attributes:
-        name: unquoted.
-        type: as SQL text, domains left as they are.
-        type_oid: of the type below all domains.
-        base_type: SQL text of that type, without length or precision.
-        category: the server's category of that type, for example ``N`` or ``A``.
-        element_oid: for an array, the type of its elements.
-        element_category: for an array, the category of that.
-    """
-
-    name: str
-    type: str
-    type_oid: int
-    base_type: str
-    category: str
-    element_oid: int | None
-    element_category: str | None
-
-    @property
-    def is_array(self) -> bool:
-        """True if the column holds arrays."""
-        return self.element_oid is not None
 
 
 @dataclass(frozen=True)
@@ -118,11 +92,11 @@ class SearchPath:
     in_callers: bool = False
 
     def is_temporary(self, schema: str) -> bool:
-        """Tell whether a schema that is named is that of the caller's temporary tables."""
+        """True if the schema is that of the caller's temporary tables."""
         return schema in (_TEMPORARY, self.temporary)
 
     def hides(self, schema: str) -> bool:
-        """Tell whether temporary tables come before those of a schema where none is named."""
+        """True if temporary tables come before those of a schema where none is named."""
         before = self.schemas[: self.schemas.index(schema)] if schema in self.schemas else ()
         return not self.in_callers and self.temporary in before
 
@@ -149,7 +123,7 @@ def use_search_path(session: Session, path: CallerPath | None) -> SearchPath:
 
 
 def search_path_with(session: Session, path: str, temporary: str) -> SearchPath:
-    """Search path of a caller who is not asked, but for the text of it.
+    """Search path of a caller, from its text and the schema of temporary tables.
 
     Args:
         session: in no transaction.
@@ -294,7 +268,7 @@ def exists_already(text: str | None, role: str, table: QualifiedName) -> Duplica
 
 
 def own_columns(session: Session, schema: str, names: Sequence[str]) -> dict[str, set[str]]:
-    """Those of the names that a schema has, with their columns where they are tables of the caller."""
+    """Columns of the tables of the caller in a schema, by the names that it has."""
     rows = session.run(_OWN_COLUMNS, (schema, list(names)))
     return {name: set(columns) for name, columns in rows}
 
@@ -361,7 +335,7 @@ def _readings(text: str) -> list[tuple[str, ...]]:
 
 
 def _readings_here(session: Session, text: str) -> list[tuple[str, ...]]:
-    """The same for a table, before whose schema the name of this database may be, as in SQL."""
+    """Readings of a name before whose schema the name of this database may be, as in SQL."""
     match = _WITH_DATABASE.fullmatch(text)
     if match is not None:
         database, *parts = map(_fold, match.groups())
@@ -532,3 +506,54 @@ WITH RECURSIVE base(attnum, oid) AS (
 {_ELEMENT}
  ORDER BY a.attnum
 """
+
+
+ALL = "*"
+# A quoted identifier, or whatever has neither commas nor quotes.
+_ITEM = re.compile(r'\s*("(?:[^"]|"")+"|[^",\s](?:[^",]*[^",\s])?)\s*(?:,|$)')
+
+
+def split_names(text: str | None, role: str) -> list[str]:
+    """The names of a list, as they are written.
+
+    Args:
+        text: such as ``age, "Zip code"``; commas within quotes belong to the name.
+        role: the name of the argument, for messages.
+    """
+    given = require_text(text, role)
+    names, place = [], 0
+    while place < len(given):
+        match = _ITEM.match(given, place)
+        if match is None:
+            raise InvalidArgument(
+                f"{role}: got {shown(given)}; allowed: names of columns separated by commas",
+                hint='a name with commas, quotes or spaces at its ends is written in quotes: "a, b"',
+            )
+        names.append(match[1])
+        place = match.end()
+    if given.rstrip().endswith(","):
+        raise InvalidArgument(
+            f"{role}: got {shown(given)}; a name is missing after the last comma",
+            hint="leave the last comma out",
+        )
+    return names
+
+
+def listed_columns(relation: Relation, text: str | None, role: str) -> tuple[Column, ...]:
+    """The columns that a user lists, in that order; ``*`` stands for all.
+
+    Raises:
+        UndefinedColumn: one of them does not exist.
+        InvalidArgument: one is there twice.
+    """
+    if text is not None and text.strip() == ALL:
+        return relation.columns
+    found = tuple(column(relation, name, role) for name in split_names(text, role))
+    names = [one.name for one in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidArgument(
+                f"{role}: got the column {name!r} twice; allowed: once",
+                hint="a view can have it under a second name",
+            )
+    return found

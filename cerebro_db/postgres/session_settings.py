@@ -15,11 +15,14 @@ from typing import Any
 
 import psycopg2.extensions
 
-from cerebro_db.configs.encodings import Encoding, Recorded
+from cerebro_db.columns.encoded import Encoding
+from cerebro_db.columns.recorded import Recorded
+from cerebro_db.columns.values import Column
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidData, NotSupported
+from cerebro_db.postgres.dialects.choice import IDENTITY, dialect_of
 from cerebro_db.postgres.names import QualifiedName, literal, quote, shown_literal
-from cerebro_db.postgres.relations import Column, Relation
+from cerebro_db.postgres.relations import Relation
 from cerebro_db.postgres.sessions import (
     Session,
     SessionPool,
@@ -74,7 +77,6 @@ MOST_CHARACTERS = 60_000
 # Of those for superusers: the value that all sessions have where nobody has set one.
 DEFAULTS = {"session_replication_role": "origin", "lo_compat_privileges": "off"}
 
-_HAS_SEGMENTS = "pg_catalog.to_regclass('pg_catalog.gp_distribution_policy') IS NOT NULL"
 # Names of settings with a prefix that each new session of a role in this database is given.
 _GIVEN = """
 SELECT DISTINCT split_part(c.entry, '=', 1)
@@ -243,7 +245,7 @@ def as_seen(session: Session, statement: str) -> str:
 def read_as(
     session: Session, relation: Relation, names: Sequence[str], alias: str, more: str = ""
 ) -> str:
-    """What stands behind FROM to read columns of a relation in the caller's own session, and their alias.
+    """FROM item, and its alias, that reads columns of a relation in the caller's own session.
 
     Where its settings don't decide what is read that is the table itself.
 
@@ -257,11 +259,13 @@ def read_as(
     if not is_seen(session, relation):
         return f"{relation.name.sql} {alias}"
     columns = [one for one in relation.columns if one.name in set(names)]
-    if session.run(f"SELECT {_HAS_SEGMENTS}")[0][0]:  # where no function may read what lies there
+    ((name,),) = session.run(f"SELECT {IDENTITY}")
+    dialect = dialect_of(0, name)
+    if not dialect.functions_read_tables:
         copy = QualifiedName("pg_temp", f"cerebro_seen_{secrets.token_hex(8)}")
         listed = ", ".join(quote(one.name) for one in columns)
         text = f"CREATE TEMPORARY TABLE {copy.sql} ON COMMIT DROP AS SELECT {listed} FROM {relation.name.sql}{more}"
-        session.run(as_seen(session, f"{text} DISTRIBUTED RANDOMLY"))
+        session.run(as_seen(session, f"{text}{dialect.anywhere}"))
         return f"{copy.sql} {alias}"
     return seen_rows(session, relation.name, columns, alias, more)
 
@@ -269,7 +273,7 @@ def read_as(
 def seen_rows(
     session: Session, table: QualifiedName, columns: Sequence[Column], alias: str, more: str = ""
 ) -> str:
-    """What stands behind FROM to read columns of a relation as the caller sees them, and their alias."""
+    """FROM item, and its alias, that reads columns of a relation as the caller sees them."""
     listed = ", ".join(quote(one.name) for one in columns)
     query = literal(f"SELECT {listed} FROM {table.sql}{more}".replace("%%", "%"))
     kinds = ", ".join(f"{quote(one.name)} {one.type.replace('%', '%%')}" for one in columns)
@@ -290,7 +294,7 @@ def notify_of_other_styles(
     encoding: Recorded | None,
     notify: Callable[[str], None],
 ) -> None:
-    """Tell where rows are read with other settings than those an encoding was computed with.
+    """Warn where rows are read with other settings than those an encoding was computed with.
 
     Args:
         session: of the caller, or one that works for her.

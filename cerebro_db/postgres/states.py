@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining, StateTables
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import PackedTable, PartitionInfo
+from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.sessions import LOCK_TIMEOUT, StatementFailed
+from cerebro_db.protocol import StateReport, report_of
 
 # A table is worth its making from so many bytes on; below that, states are few or small.
 _TABLE_BYTES = 16 * 2**20
@@ -29,7 +30,7 @@ Key = tuple[int, int]  # mst_key, version
 
 @dataclass(eq=False)
 class StateTable:
-    """One table.
+    """Table of states, and what is in it.
 
     Attributes:
         needed: bytes of the states in it that something needs, by key.
@@ -37,6 +38,7 @@ class StateTable:
         size: bytes of those that are there.
         users: statements under way that read or write it.
         locked_until: someone else reads it, so that it is not tried to be dropped before then.
+        has_reports: whether its states have reports, as those of version 0.1.0 have not.
     """
 
     name: QualifiedName
@@ -46,10 +48,11 @@ class StateTable:
     size: int = 0
     users: int = 0
     locked_until: float = 0.0
+    has_reports: bool = True
 
     @property
     def useless_bytes(self) -> int:
-        """Of the states in it that nothing needs."""
+        """Bytes of its states that nothing needs."""
         return self.size - sum(self.needed.values())
 
 
@@ -82,14 +85,14 @@ class StateStore:
 
     @property
     def catalog(self) -> Catalog:
-        """Of the driver."""
+        """Catalog of the driver."""
         return self._catalog
 
     def load(self) -> None:
         """Find out what is there."""
-        for (name,) in self._catalog.execute(*self._sql.tables(self._names.name)):
+        for name, has_reports in self._catalog.execute(*self._sql.tables(self._names.name)):
             number, lasting = self._names.read(name)
-            table = StateTable(self._names.table(number, lasting), lasting)
+            table = StateTable(self._names.table(number, lasting), lasting, has_reports=has_reports)
             for mst_key, version, size in self._catalog.execute(self._sql.contents(table.name)):
                 self._wrote(table, (mst_key, version), int(size))
             self._tables.append(table)
@@ -118,7 +121,7 @@ class StateStore:
         return [table.name for table in self._of_all(keys)]
 
     def batches(self, keys: Iterable[Key]) -> Iterator[tuple[StateTable, list[Key]]]:
-        """Those of some states that there are: so many of one table that a statement can sort them."""
+        """Batches of states, of one table each, small enough to be sorted by a statement."""
         wanted = set(keys)
         for table in self._tables:
             batch: list[Key] = []
@@ -143,7 +146,7 @@ class StateStore:
 
     # -- statements under way ----------------------------------------------------
     def use(self, tables: Iterable[StateTable | None]) -> list[StateTable]:
-        """These must stay until they are given back."""
+        """Keep states until they are given back."""
         used = [table for table in tables if table is not None]
         for table in used:
             table.users += 1
@@ -169,7 +172,7 @@ class StateStore:
         table.written -= 1
 
     def forget(self, keys: Iterable[Key]) -> None:
-        """Nothing needs these states any more."""
+        """Mark states as needed no more."""
         for key in keys:
             table = self.of(key)
             if table is not None:
@@ -193,7 +196,7 @@ class StateStore:
         self._wrote(target, (mst_key, 0), table.needed[source])
 
     def delete_from(self, mst_key: int, version: int) -> None:
-        """Delete the states of a configuration from a version on: they will be made again."""
+        """Delete the states of a configuration from a version on, which will be made anew."""
         for table in self._tables:
             gone = [key for key in table.needed if key[0] == mst_key and key[1] >= version]
             if gone:
@@ -201,7 +204,7 @@ class StateStore:
                 self.forget(gone)
 
     def forget_all(self, mst_key: int, but: Collection[int] = ()) -> None:
-        """Nothing needs the states of a configuration any more, but for some versions."""
+        """Mark the states of a configuration as needed no more, but for some versions."""
         self.forget([key for key in self.kept() if key[0] == mst_key and key[1] not in but])
 
     def sweep(self) -> None:
@@ -211,22 +214,16 @@ class StateStore:
         if sum(table.written for table in self._tables) > self._most:
             self._compact()
 
-    def restore_hops(
-        self, run_id: int, num_workers: int, homes: Sequence[PartitionInfo] = ()
-    ) -> None:
-        """Have the catalog know of all hops whose states are there.
-
-        Args:
-            run_id: of the catalog.
-            num_workers: of the run.
-            homes: of the workers, in the order of their numbers, where rows are moved to these.
-        """
+    def unrecorded(self, run_id: int) -> Iterator[tuple[int, int, StateReport]]:
+        """Reports of the states whose last hop has no row in the catalog: mst_key, version, report."""
         for table in self._tables:
-            statement = self._sql.missing_hops(
-                run_id, table.name, self._names.hops_an_epoch, num_workers, homes
-            )
-            if statement is not None:
-                self._catalog.execute(*statement)
+            if not table.has_reports:
+                continue
+            sql = self._sql.unrecorded(run_id, table.name, self._names.hops_an_epoch)
+            for mst_key, version, text in self._catalog.execute(*sql):
+                report = report_of(text)
+                if isinstance(report, StateReport):
+                    yield mst_key, version, report
 
     # -- inside ------------------------------------------------------------------
     def _wrote(self, table: StateTable, key: Key, size: int) -> None:

@@ -195,7 +195,7 @@ class Facts:
         return found
 
     def choice(self, name: str, value: Any, *allowed: str) -> str:
-        """One of some words."""
+        """Checked word, one of those allowed."""
         if value not in allowed:
             raise self._wrong(name, " or ".join(allowed))
         return str(value)
@@ -207,7 +207,7 @@ class Facts:
         return value
 
     def wholes(self, name: str) -> list[int]:
-        """Whole numbers, at least one."""
+        """Checked whole numbers, at least one of them."""
         return [self.whole(name, value, 0) for value in self._list(name)]
 
     def count(self, name: str, value: Any) -> int:

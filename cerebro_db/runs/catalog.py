@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
 from cerebro_db.core import events
 from cerebro_db.core.events import Verdict
-from cerebro_db.core.spec import Hop
+from cerebro_db.core.spec import Hop, RunSpec
 from cerebro_db.core.state import RunState, Track, names_of
-from cerebro_db.core.tasks import HopResult, Measures, RoundRecord
+from cerebro_db.core.tasks import HopResult, Measures, RoundRecord, round_record
 from cerebro_db.errors import WrongRunStatus
 from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.records import EndRow, HopRow, add_hops, add_rounds, record_ends
+from cerebro_db.postgres.records import (
+    EndRow,
+    HopRow,
+    add_hops,
+    add_rounds,
+    record_ends,
+    rounds_of,
+)
+from cerebro_db.protocol import HopReport, StateReport
 
-# Who looks at the progress of a run sees a hop that late, where it does not write its row itself.
+# Who looks at the progress of a run sees a hop that late.
 _SECONDS = 1.0
 
 
@@ -81,29 +89,29 @@ class RunCatalog:
             self._catalog.started(self._run_id, manifests[0])
 
     def hop_done(self, result: HopResult) -> None:
-        """A hop was made, which did not write its row itself."""
-        figures, hop, sent = result.figures, result.hop, result.sent
-        if figures is None:
-            return
+        """A hop was made."""
         if self._zero is None:
-            self._zero = figures.started - timedelta(seconds=sent)
+            now = time.monotonic()
+            self._zero = self._catalog.now() - timedelta(seconds=now)
         # Rounded once: what begins when this ends begins no microsecond before.
         started, finished = (
-            self._zero + timedelta(seconds=at) for at in (sent, sent + result.seconds)
+            self._zero + timedelta(seconds=at) for at in (result.sent, result.sent + result.seconds)
         )
         if not self._rows:
             self._due = time.monotonic() + _SECONDS
         self._rows.append(
-            HopRow(
-                hop.mst_key, hop.epoch, hop.position, hop.partition_key, result.worker, result.pid,
-                started, finished, result.waited, figures.read,
-                figures.trained, figures.written, result.rows, figures.loss, figures.compiled,
-                figures.cached, figures.memory_mb,
+            _row(
+                result.hop,
+                result.report,
+                started,
+                finished,
+                result.waited,
+                result.written,
             )
-        )  # fmt: skip
+        )
 
     def round_done(self, record: RoundRecord) -> None:
-        """A round was made, whose statement did not write its record."""
+        """A round was made that has a record."""
         self._rounds.append(record)
 
     def flush(self, *, now: float = math.inf) -> None:
@@ -120,6 +128,33 @@ class RunCatalog:
         add_hops(self._catalog, self._run_id, self._rows)
         self._rows = []
 
+    def restore(self, spec: RunSpec, left: Iterable[tuple[int, int, StateReport]]) -> None:
+        """Write the rows of hops that another driver could not write any more.
+
+        How long their workers waited, and their states took, nobody knows.
+
+        Args:
+            spec: of the run.
+            left: mst_key, version and report of states whose last hop has no row.
+        """
+        recorded = {
+            (one.mst_key, one.epoch, one.round) for one in rounds_of(self._catalog, self._run_id)
+        }
+        for mst_key, version, report in left:
+            finished = datetime.fromtimestamp(report.trained_at, UTC)
+            # A state of a round that is averaged later has the version -1 - number of its hop.
+            first = abs(version) - len(report.hops)
+            hops = []
+            for number, one in enumerate(report.hops, first):
+                epoch, position = divmod(number, spec.hops_an_epoch)
+                hops.append(Hop(mst_key, epoch + 1, position, one.partition_key))
+                seconds = timedelta(seconds=one.read_seconds + one.train_seconds)
+                self._rows.append(_row(hops[-1], one, finished - seconds, finished))
+            key = (mst_key, hops[0].epoch, spec.round_of(hops[0]))
+            if report.round is not None and key not in recorded:
+                self._rounds.append(round_record(*key, report.round))
+        self.flush()
+
     def measured(self, rows: Sequence[Measures]) -> None:
         """Results of configurations are there: no crash may leave them without those of their hops."""
         self.flush()
@@ -133,6 +168,21 @@ class RunCatalog:
     def ended(self, mst_key: int, status: str, error: str) -> None:
         """A configuration failed or was cancelled."""
         self._catalog.configuration_ended(self._run_id, mst_key, status, error)
+
+
+def _row(
+    hop: Hop,
+    report: HopReport,
+    started: datetime,
+    finished: datetime,
+    waited: float = 0.0,
+    written: float = 0.0,
+) -> HopRow:
+    return HopRow(
+        hop.mst_key, hop.epoch, hop.position, hop.partition_key, report.worker, report.pid, started, finished,
+        waited, report.read_seconds, report.train_seconds, written, report.rows, report.loss,
+        report.compiled, report.cached, report.memory_mb,
+    )  # fmt: skip
 
 
 def ends_of(state: RunState) -> dict[int, EndRow]:

@@ -37,8 +37,8 @@ from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import transaction
 from cerebro_db.postgres.records import add_decision
 from cerebro_db.postgres.states import StateStore
+from cerebro_db.requests.fitting import MAX_ITERATIONS
 from cerebro_db.runs.configurations import Maker
-from cerebro_db.runs.request import MAX_ITERATIONS
 from cerebro_db.runs.stored import configuration_row
 from cerebro_db.wire import encode
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from cerebro_db.configs.messages import check_range
 from cerebro_db.configs.settings import Settings
 from cerebro_db.core.ports import Decider, NoDecider
 from cerebro_db.errors import (
@@ -21,7 +21,7 @@ from cerebro_db.errors import (
 )
 from cerebro_db.models.fit_checks import functions_of
 from cerebro_db.postgres.catalog import Catalog, Driving, StoredRun
-from cerebro_db.postgres.control import MAX_WORKERS, control_session, slots, transaction
+from cerebro_db.postgres.control import control_session, slots, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.gpus import check_gpus
@@ -36,7 +36,8 @@ from cerebro_db.postgres.sessions import (
     SessionPool,
     StatementFailed,
 )
-from cerebro_db.runs.attempt import Attempt
+from cerebro_db.requests.fitting import RunRequest
+from cerebro_db.runs.attempt import Attempt, Limits
 from cerebro_db.runs.configurations import frozen_notice
 from cerebro_db.runs.guards import (
     check_resumable,
@@ -50,10 +51,9 @@ from cerebro_db.runs.guards import (
 )
 from cerebro_db.runs.losses import notice_of_losses
 from cerebro_db.runs.memory import memory_workers, within_memory
-from cerebro_db.runs.request import FitRequest, Limits, check_seconds
 from cerebro_db.runs.requests import Stopped
 from cerebro_db.runs.reservation import reserved
-from cerebro_db.runs.setup import RunSetup, set_up
+from cerebro_db.runs.setup import RunSetup, TrainRequest, set_up
 from cerebro_db.runs.stored import load_setup, register, with_output, with_workers
 from cerebro_db.runs.strategy_checks import check_strategy, check_together
 from cerebro_db.runs.tensorboard import check_events
@@ -68,7 +68,7 @@ _ANEW = "call the function again, with another model, parameters or data where t
 Registered = Callable[[int], None]
 Queued = Callable[[Session, int], None]
 """Writes down, in the transaction of a session, who begins with a run."""
-SetUp = Callable[[Session, PostgreSQLTraining, FitRequest], tuple[QualifiedName, RunSetup]]
+SetUp = Callable[[Session, PostgreSQLTraining], tuple[QualifiedName, RunSetup]]
 """Makes the setup of a run, and finds its architecture table."""
 
 
@@ -112,7 +112,7 @@ class Drive:
         self._hops, self._lost = -1, 0
         self._retries = Settings().worker_retries
 
-    def begin(self, request: FitRequest, set_up: SetUp = set_up) -> int:
+    def begin(self, request: RunRequest, set_up: SetUp) -> int:
         """Set up a new run and drive it; returns its run_id."""
 
         def first() -> None:
@@ -129,12 +129,12 @@ class Drive:
 
         return self._drive(first)
 
-    def check(self, request: FitRequest, set_up: SetUp = set_up) -> None:
+    def check(self, request: RunRequest, set_up: SetUp) -> None:
         """Refuse a request that no run could be made of now."""
         with control_session(self._pool, request.search_path) as control:
             self._checked(control, request, set_up)
 
-    def queue(self, request: FitRequest, queued: Queued, set_up: SetUp = set_up) -> int:
+    def queue(self, request: RunRequest, queued: Queued, set_up: SetUp) -> int:
         """Set up a new run that another driver is to begin; returns its run_id."""
         with control_session(self._pool, request.search_path) as control:
             models, setup = self._checked(control, request, set_up)
@@ -162,11 +162,11 @@ class Drive:
         return run.run_id
 
     def _checked(
-        self, control: Session, request: FitRequest, set_up: SetUp
+        self, control: Session, request: RunRequest, set_up: SetUp
     ) -> tuple[QualifiedName, RunSetup]:
         """Architecture table and setup of a new run, all of which is there."""
         check_strategy(self._dialect, request)
-        models, setup = set_up(control, self._dialect.training, request)
+        models, setup = set_up(control, self._dialect.training)
         functions_of(control, setup.possible)
         check_gpus(control, self._dialect.hosts, setup.gpu_tables)
         check_events(control, setup.possible)
@@ -418,7 +418,7 @@ def no_notice(message: str) -> None:
 def fit_multiple(
     pool: SessionPool,
     dialect: PostgreSQL,
-    request: FitRequest,
+    request: TrainRequest,
     notify: Callable[[str], None] = no_notice,
     decider: Decider = FIXED,
     registered: Registered = lambda run_id: None,
@@ -438,13 +438,15 @@ def fit_multiple(
             be resumed.
     """
     limits = Limits(max_seconds=request.max_seconds)
-    return Drive(pool, dialect, limits, notify, decider, registered).begin(request)
+    return Drive(pool, dialect, limits, notify, decider, registered).begin(
+        request, functools.partial(set_up, request)
+    )
 
 
 def queue(
     pool: SessionPool,
     dialect: PostgreSQL,
-    request: FitRequest,
+    request: TrainRequest,
     queued: Queued,
     notify: Callable[[str], None] = no_notice,
 ) -> int:
@@ -457,7 +459,9 @@ def queue(
     Raises:
         CerebroError: the request is wrong, and nothing was registered.
     """
-    return Drive(pool, dialect, Limits(), notify, FIXED, lambda run_id: None).queue(request, queued)
+    return Drive(pool, dialect, Limits(), notify, FIXED, lambda run_id: None).queue(
+        request, queued, functools.partial(set_up, request)
+    )
 
 
 def queue_again(
@@ -469,15 +473,15 @@ def queue_again(
         UndefinedRun: the caller has no such run.
         WrongRunStatus: it is finished, or still going on.
     """
-    check_seconds(limits.max_seconds)
-    check_range("num_workers", limits.num_workers, 1, MAX_WORKERS)
     drive = Drive(pool, dialect, limits, no_notice, FIXED, lambda run_id: None)
     return drive.queue_again(run_id, queued)
 
 
-def check(pool: SessionPool, dialect: PostgreSQL, request: FitRequest) -> None:
+def check(pool: SessionPool, dialect: PostgreSQL, request: TrainRequest) -> None:
     """Refuse a request that no run could be made of now."""
-    Drive(pool, dialect, Limits(), no_notice, FIXED, lambda run_id: None).check(request)
+    Drive(pool, dialect, Limits(), no_notice, FIXED, lambda run_id: None).check(
+        request, functools.partial(set_up, request)
+    )
 
 
 def resume(
@@ -504,8 +508,6 @@ def resume(
         UndefinedRun: the caller has no such run.
         WrongRunStatus: it is finished, or still going on.
     """
-    check_seconds(limits.max_seconds)
-    check_range("num_workers", limits.num_workers, 1, MAX_WORKERS)
     return Drive(pool, dialect, limits, notify, decider, registered).resume(run_id)
 
 

@@ -18,8 +18,8 @@ from cerebro_db.postgres.catalog import RUN_TABLES, STATES_SCHEMA, Catalog, Stor
 from cerebro_db.postgres.control import END_HOLDER, control_session, holder_of, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.jobs import Jobs
+from cerebro_db.postgres.leftovers import is_in_use
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.scratch import is_in_use
 from cerebro_db.postgres.sessions import (
     POLL_SECONDS,
     Session,
@@ -121,7 +121,7 @@ def vacuum(
 def _bytes(catalog: Catalog, dialect: PostgreSQL, name: str) -> int:
     """Bytes of the tables of states of a run."""
     tables = catalog.execute(*dialect.training.tables(name))
-    return sum(catalog.table_bytes(QualifiedName(STATES_SCHEMA, table)) for (table,) in tables)
+    return sum(catalog.table_bytes(QualifiedName(STATES_SCHEMA, table)) for table, _ in tables)
 
 
 def _ask(pool: SessionPool, run_id: int | None, action: str, mst_key: int | None) -> str:

@@ -280,7 +280,7 @@ class Loop:
     def _trained(self, made: Iterable[HopResult]) -> None:
         for result in made:
             self._catalog.hop_done(result)
-            self._report.trained(result.rows)
+            self._report.trained(result.report.rows)
             hop = result.hop
             self._state.apply(events.HopDone(hop, result.seconds, self._clock()))
             if self._state.tracks[hop.mst_key].ended:

@@ -16,7 +16,7 @@ from cerebro_db.errors import (
     WrongRunStatus,
 )
 from cerebro_db.models.registered import name_of, named_models
-from cerebro_db.models.registry import RegisterRequest, register, set_alias
+from cerebro_db.models.registry import register, set_alias
 from cerebro_db.models.trained import ModelTable
 from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.control import JobHost, control_session, transaction
@@ -32,6 +32,7 @@ from cerebro_db.postgres.packed import (
 from cerebro_db.postgres.registry import Registry
 from cerebro_db.postgres.relations import find
 from cerebro_db.postgres.sessions import Session
+from cerebro_db.requests.registry import RegisterRequest
 from cerebro_db.scoring.evaluation import Score, is_alike, scores_on
 from cerebro_db.scoring.prediction_models import LOSS, badness
 from cerebro_db.scoring.raw_rows import RawRows, listed_names, same_rows
@@ -309,8 +310,8 @@ def _promoted(
     before: int | None,
     told: dict[str, Any],
 ) -> int:
-    request = RegisterRequest(run.run_id, mst_key, reference.name, promotion=told)
-    version = register(session, request)
+    request = RegisterRequest(run.run_id, mst_key, reference.name)
+    version = register(session, request, told)
     # That has locked the model: nobody else gives its aliases away now.
     if _champion(session, reference) != before:
         raise SerializationFailed(

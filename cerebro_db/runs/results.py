@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import cerebro_db
-from cerebro_db.configs.encodings import recorded_text
+from cerebro_db.columns.recorded import recorded_text
 from cerebro_db.configs.grids.outputs import first_metric, loss_names, metric_names
 from cerebro_db.core.spec import TRAINING, VALIDATION, Configuration
 from cerebro_db.core.statuses import FINISHED, STOPPED
@@ -151,7 +151,7 @@ def drop_states(catalog: Catalog, dialect: PostgreSQL, name: str | None) -> bool
     try:
         with catalog.attempt():
             catalog.execute("SET LOCAL lock_timeout = '2s'")
-            for (table,) in catalog.execute(*dialect.training.tables(name)):
+            for table, _ in catalog.execute(*dialect.training.tables(name)):
                 catalog.execute(f"DROP TABLE {QualifiedName(STATES_SCHEMA, table).sql}")
     except StatementFailed as error:
         if error.sqlstate not in IN_USE:

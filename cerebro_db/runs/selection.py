@@ -9,11 +9,10 @@ from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.core.decisions import Change
 from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.models.object_tables import object_table
-from cerebro_db.models.one_model import architectures_of
 from cerebro_db.postgres.relations import Relation, find, find_if_there
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import Facts
-from cerebro_db.runs.request import FitRequest
+from cerebro_db.requests.fitting import FitOneRequest, FitRequest
 
 _HINT = "cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make such tables"
 _SELECTION = ("mst_key", "model_id", "compile_params", "fit_params")
@@ -35,11 +34,11 @@ class Chosen(NamedTuple):
     object_table: str | None
 
 
-def chosen_by(session: Session, request: FitRequest) -> Chosen:
+def chosen_by(session: Session, request: FitRequest | FitOneRequest) -> Chosen:
     """The configurations that a call names."""
-    if request.one is not None:
-        table, listed, named = None, [request.one.row()], request.one.object_table
-        architectures = architectures_of(session, request.one)
+    if isinstance(request, FitOneRequest):
+        table, listed, named = None, [request.row()], request.object_table
+        architectures = find(session, request.model_arch_table, "model_arch_table")
     else:
         selection = find(session, request.model_selection_table, "model_selection_table")
         table, listed = str(selection.name), _selection_rows(session, selection)

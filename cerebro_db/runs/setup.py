@@ -29,8 +29,9 @@ from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import find, find_if_there, new_name
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import MODELS, STATES_SUFFIX
+from cerebro_db.requests.fitting import FitOneRequest, FitRequest, RunRequest
+from cerebro_db.requests.searching import SearchRequest
 from cerebro_db.runs.configurations import Maker
-from cerebro_db.runs.request import FitRequest
 from cerebro_db.runs.selection import chosen_by
 from cerebro_db.runs.speeds import measured_speeds
 from cerebro_db.runs.strategy_checks import check_enough, check_rounds, check_way
@@ -156,15 +157,17 @@ class RunSetup:
         )
 
 
+TrainRequest = FitRequest | FitOneRequest
+
+
 def set_up(
-    session: Session, sql: PostgreSQLTraining, request: FitRequest
+    request: TrainRequest, session: Session, sql: PostgreSQLTraining
 ) -> tuple[QualifiedName, RunSetup]:
     """Read and check all that a request names; returns the architecture table as well.
 
     Raises:
         CerebroError: what is wrong, with what was got and what is allowed.
     """
-    request.check()
     packed = load_packed(session, request.source_table, "source_table")
     targets = target_facts(packed)
     output = output_of(session, request)
@@ -217,13 +220,12 @@ def set_up(
     )
 
 
-def check_without_data(session: Session, request: FitRequest) -> None:
+def check_without_data(session: Session, request: TrainRequest) -> None:
     """Refuse what is wrong with a request whatever its packed tables will be: they are not there yet.
 
     Raises:
         CerebroError: what is wrong, with what was got and what is allowed.
     """
-    request.check()
     check_output(session, request)
     chosen = chosen_by(session, request)
     load_architectures(session, chosen.architectures, {row.text.model_id for row in chosen.rows})
@@ -236,7 +238,7 @@ def check_without_data(session: Session, request: FitRequest) -> None:
             raise
 
 
-def check_output(session: Session, request: FitRequest) -> None:
+def check_output(session: Session, request: TrainRequest | SearchRequest) -> None:
     """Refuse a name of output tables that is taken by something that does not give way.
 
     Raises:
@@ -254,7 +256,7 @@ def threads_of(session: Session, sql: PostgreSQLTraining, cores: int, packed: Pa
 
 
 def spec_of(
-    request: FitRequest,
+    request: TrainRequest | SearchRequest,
     packed: PackedTable,
     validation: PackedTable | None,
     configurations: Sequence[Configuration],
@@ -301,7 +303,7 @@ def partitions_of(
     return {name: tuple(p.partition_key for p in one.partitions) for name, one in tables.items()}
 
 
-def _frequency(request: FitRequest, configurations: Sequence[Configuration]) -> int:
+def _frequency(request: RunRequest, configurations: Sequence[Configuration]) -> int:
     """Epochs between measures: by default only the last epoch has them, with callbacks that act on
     them each has.
 
@@ -323,7 +325,7 @@ def _frequency(request: FitRequest, configurations: Sequence[Configuration]) -> 
     return frequency
 
 
-def output_of(session: Session, request: FitRequest) -> QualifiedName:
+def output_of(session: Session, request: TrainRequest | SearchRequest) -> QualifiedName:
     """The name of the output tables."""
     role = "model_output_table"
     if not request.warm_start:

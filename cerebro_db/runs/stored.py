@@ -44,15 +44,15 @@ from cerebro_db.postgres.control import transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.training import StateTables
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import PackedTable, packed_of
+from cerebro_db.postgres.packed import PackedTable, check_name, packed_of
 from cerebro_db.postgres.packed import fingerprint as packed_fingerprint
 from cerebro_db.postgres.records import copy_rounds, decisions_of
 from cerebro_db.postgres.session_settings import everywhere
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
+from cerebro_db.requests.fitting import check_workers
 from cerebro_db.runs.catalog import RunCatalog, diverged, measured
-from cerebro_db.runs.request import check_workers
 from cerebro_db.runs.setup import RunSetup, partitions_of, workers_of
 from cerebro_db.runs.strategy_checks import check_enough, check_groups
 
@@ -313,6 +313,7 @@ _RESTORED = "restored"
 
 
 def _check_print(session: Session, packed: PackedTable, before: str | None, role: str) -> None:
+    check_name(session, packed.relation)
     if before == _RESTORED:
         return
     if packed_fingerprint(session, packed, before) != before:
@@ -395,11 +396,8 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
     """
     spec, run_id, catalog = setup.spec, run.run_id, Catalog(session)
     # Also if the run cannot go on: the hops whose states are there have been made.
-    if (
-        not spec.strategy.has_weight_server
-    ):  # whose rows of hops come with the records of their rounds
-        homes = setup.packed.partitions if setup.moves_rows else ()
-        store.restore_hops(run_id, _numbered(spec), homes)
+    writer = RunCatalog(catalog, run_id)
+    writer.restore(spec, store.unrecorded(run_id))
     state = state_of_decisions(setup, decisions_of(catalog, run_id))
     for one, status, error in catalog.configurations(run_id):
         if status in ("failed", "cancelled"):
@@ -417,7 +415,6 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
     with transaction(session):
         if bad or partly or watched or not is_recorded:
             catalog.lock("configurations", "hops", "metrics")
-        writer = RunCatalog(catalog, run_id)
         for event in bad:
             writer.ended(event.mst_key, event.status, event.error)
         _go_back(catalog, store, run, spec.strategy, going, is_recorded=is_recorded)
@@ -449,11 +446,6 @@ def _check_groups(spec: RunSpec, hops: Iterable[Hop]) -> None:
                 "whole rounds",
                 hint="someone has changed the plan; the run cannot go on",
             )
-
-
-def _numbered(spec: RunSpec) -> int:
-    """Number of workers in the rows of hops: for tasks of a step, the processes of the partitions."""
-    return spec.hops_an_epoch if spec.strategy.drives_segments else spec.workers.count
 
 
 def state_of_decisions(setup: RunSetup, decisions: Iterable[Decision]) -> RunState:
@@ -539,9 +531,7 @@ def _go_back(
     if is_recorded:
         return
     catalog.forget_hops(run_id, going, states.hops_an_epoch)
-    # Rows of hops that were made together are not made from their states.
-    is_certain = states.every_hop and not strategy.may_join_hops()
-    recorded = going if is_certain else catalog.recorded_hops(run_id)
+    recorded = catalog.recorded_hops(run_id)
     for mst_key, version in going.items():
         if recorded.get(mst_key, 0) < version:
             first = catalog.first_unrecorded(run_id, mst_key, states.hops_an_epoch)

@@ -17,7 +17,7 @@ from cerebro_db.postgres.dialects.postgresql.hosts import PostgreSQLHosts
 from cerebro_db.postgres.gpus import hosts_of
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.sessions import Session
-from cerebro_db.runs.request import FitRequest
+from cerebro_db.requests.fitting import RunRequest
 
 
 def check_way(strategy: Strategy, packed: PackedTable, neighbours: int, network: str) -> None:
@@ -138,9 +138,11 @@ def check_together(strategy: str, at_once: int, workers: int) -> None:
         )
 
 
-def check_strategy(dialect: PostgreSQL, request: FitRequest) -> None:
-    """Refuse a strategy that the server cannot do."""
-    chosen = request.chosen
+def check_strategy(
+    dialect: PostgreSQL, request: RunRequest, chosen: Strategy | None = None
+) -> None:
+    """Refuse a strategy that the server cannot do, of a request or of the run that it makes again."""
+    chosen = chosen or request.chosen
     if not chosen.drives_segments or dialect.rotation is not None:
         return
     what = "schedule" if request.strategy is None else "strategy"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from typing import Any
 
 from cerebro_db.configs.functions.callbacks import TENSORBOARD
 from cerebro_db.configs.grids.parameters import FitParams
@@ -14,6 +12,8 @@ from cerebro_db.core.state import RunState
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.sessions import WRITE_EVENTS
 from cerebro_db.postgres.sessions import Session, StatementFailed
+from cerebro_db.training.messages import EventsTask, LoggedConfiguration, LoggedEpoch, value_of
+from cerebro_db.wire import encode
 
 
 def log_dir_of(fit: FitParams) -> str | None:
@@ -30,7 +30,7 @@ def check_events(session: Session, configurations: Iterable[Configuration]) -> N
     """
     if any(log_dir_of(c.fit_params) is not None for c in configurations):
         try:
-            session.run(WRITE_EVENTS, (json.dumps({"run_id": 0, "configurations": []}),))
+            session.run(WRITE_EVENTS, (encode(EventsTask(0)),))
         except StatementFailed as error:
             if error.sqlstate != InvalidArgument.sqlstate:
                 raise
@@ -67,15 +67,19 @@ class EventFiles:
     def next(self) -> str | None:
         """A task that writes all that waits; None where there is nothing."""
         keys, self._waiting = sorted(self._waiting), set()
-        tasks: list[dict[str, Any]] = []
+        found: list[LoggedConfiguration] = []
         for key in keys:
             track, asked = self._state.tracks[key], self._asked[key]
             sets = {epoch: len(found) for epoch, found in track.measured.items()}
-            epochs = [pair for pair in track.history if sets[pair[0]] > asked.get(pair[0], 0)]
+            epochs = tuple(
+                LoggedEpoch(epoch, {name: value_of(one) for name, one in logs.items()})
+                for epoch, logs in track.history
+                if sets[epoch] > asked.get(epoch, 0)
+            )
             if epochs:
                 asked.update(sets)
-                tasks.append({"mst_key": key, "log_dir": self._folder(key), "epochs": epochs})
-        return json.dumps({"run_id": self._run_id, "configurations": tasks}) if tasks else None
+                found.append(LoggedConfiguration(key, str(self._folder(key)), epochs))
+        return encode(EventsTask(self._run_id, tuple(found))) if found else None
 
     def _folder(self, mst_key: int) -> str | None:
         return log_dir_of(self._state.tracks[mst_key].configuration.fit_params)

@@ -7,8 +7,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+from cerebro_db.columns.recorded import Recorded
 from cerebro_db.configs.architectures.architecture import fingerprint
-from cerebro_db.configs.encodings import Encoding, Recorded
 from cerebro_db.core.spec import Configuration
 from cerebro_db.errors import (
     InvalidArgument,
@@ -24,8 +24,7 @@ from cerebro_db.models.trained import (
     recipe,
 )
 from cerebro_db.postgres.control import control_session, preparation
-from cerebro_db.postgres.dialects.choice import HERE
-from cerebro_db.postgres.names import shown_literal
+from cerebro_db.postgres.names import HERE, shown_literal
 from cerebro_db.postgres.relations import find_if_there
 from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed
 from cerebro_db.postgres.table_kinds import HISTORY_SUFFIX, STATES_SUFFIX
@@ -130,9 +129,7 @@ def _check_features(setup: RunSetup, earlier: ModelTable) -> None:
 
 def _meaning(encoding: Recorded | None) -> object:
     """The meaning of each feature, as its encoding says."""
-    if not isinstance(encoding, Encoding):
-        return encoding
-    return [(one.name, one.method, one.has_missing, one.categories) for one in encoding.columns]
+    return None if encoding is None else encoding.meaning
 
 
 _TOLD = ("a target of the kind", "a target of shape", "the class values")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerebro_db.configs.encodings import Recorded
+from cerebro_db.columns.images import ImageEncoding, check_ignores, ignores_errors
 from cerebro_db.configs.grids.outputs import (
     AUC,
     CONFUSION,
@@ -17,7 +17,6 @@ from cerebro_db.configs.grids.outputs import (
     is_exact,
     loss_names,
 )
-from cerebro_db.configs.images import ImageEncoding, OnError, check_ignores, ignores_errors
 from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.executors.tasks import input_task, target_task, worker_task
 from cerebro_db.models.registered import Origin, named_models, origin_of
@@ -36,20 +35,21 @@ from cerebro_db.postgres.control import (
     control_session,
     gather,
     preparation,
+    retried_once,
     slots,
     transaction,
 )
-from cerebro_db.postgres.dialects.postgresql.training import ScanOrder, checked
+from cerebro_db.postgres.dialects.postgresql.training import ScanOrder
 from cerebro_db.postgres.gpus import check_gpus, gpu_places
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced
-from cerebro_db.postgres.packed import PackedTable, PartitionInfo, is_packed, load_packed
+from cerebro_db.postgres.packed import PackedTable, PartitionInfo, cause_of, is_packed, load_packed
 from cerebro_db.postgres.relations import Relation, find
-from cerebro_db.postgres.sessions import Session, close_all
+from cerebro_db.postgres.sessions import Session, StatementFailed, close_all
 from cerebro_db.postgres.table_kinds import CONFUSION as CONFUSION_MATRICES
 from cerebro_db.postgres.table_kinds import SCORES, Kind
 from cerebro_db.relay.machine import cores
-from cerebro_db.scoring.again import done_again
+from cerebro_db.requests.predicting import ConfusionRequest, EvaluationRequest
 from cerebro_db.scoring.prediction_models import shown_classes
 from cerebro_db.scoring.raw_rows import RawRows, check_raw_arguments, packed_rows
 
@@ -71,31 +71,6 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True)
-class EvaluationRequest:
-    """The arguments of ``cerebro_evaluate``, as given.
-
-    Attributes:
-        dependent_varname, independent_varname: of raw rows; NULL for the columns of the models.
-        on_error: of images of raw rows that cannot be read.
-    """
-
-    model_table: str | None
-    test_table: str | None
-    output_table: str | None
-    use_gpus: bool | None = False
-    mst_key: int | None = None
-    replace: bool | None = False
-    dependent_varname: str | None = None
-    independent_varname: str | None = None
-    on_error: str | None = OnError.STOP
-
-    @property
-    def ignores(self) -> bool:
-        """True if rows of images that cannot be read are left out."""
-        return ignores_errors(self.on_error)
-
-
-@dataclass(frozen=True)
 class Score:
     """Loss and metrics of one model; of several outputs also the loss of each is a metric."""
 
@@ -113,7 +88,7 @@ class Score:
         return [self.loss, first, names, self.loss_type, self.mst_key, metrics]
 
 
-def evaluate(host: JobHost, request: EvaluationRequest) -> list[Score]:
+def evaluate(host: JobHost, request: EvaluationRequest | ConfusionRequest) -> list[Score]:
     """Score models on a packed table or on raw rows, and write the scores into a new table.
 
     Args:
@@ -164,7 +139,7 @@ def _scored(
 
 
 def _wanted(
-    control: Session, table: ModelTable, request: EvaluationRequest, kind: Kind
+    control: Session, table: ModelTable, request: EvaluationRequest | ConfusionRequest, kind: Kind
 ) -> tuple[Relation, list[TrainedModel], Outputs]:
     """The test table, the models and the outputs of a request."""
     found = find(control, request.test_table, _ROLE)
@@ -188,20 +163,20 @@ def _test_rows(
     host: JobHost,
     control: Session,
     table: ModelTable,
-    request: EvaluationRequest,
+    request: EvaluationRequest | ConfusionRequest,
     found: Relation,
 ) -> Iterator[PackedTable]:
     """The rows of a request: a packed table, or raw rows that are packed meanwhile as the models need them."""
     if not is_packed(found):
         named = request.dependent_varname, request.independent_varname
         rows = RawRows(found, *named, request.on_error)
-        check_ignores(request.ignores, image_of(table.encoding))
+        check_ignores(ignores_errors(request.on_error), isinstance(table.encoding, ImageEncoding))
         rows.read_for(table)
         with packed_rows(host, control, table, rows) as test:
             yield test
         return
     test = load_packed(control, request.test_table, _ROLE)
-    check_ignores(request.ignores, None)
+    check_ignores(ignores_errors(request.on_error), are_images=False)
     check_raw_arguments(
         test,
         dependent_varname=request.dependent_varname,
@@ -209,11 +184,6 @@ def _test_rows(
     )
     check_alike(table, test)
     yield test
-
-
-def image_of(encoding: Recorded | None) -> ImageEncoding | None:
-    """The encoding of images, if it is one."""
-    return encoding if isinstance(encoding, ImageEncoding) else None
 
 
 def is_alike(table: ModelTable, test: PackedTable) -> bool:
@@ -315,7 +285,7 @@ class ScoringJob:
         """
         if use_gpus:
             check_gpus(control, self._hosts, [self._test])
-        return done_again(lambda: self._run(control, use_gpus), self._host.notice)
+        return retried_once(lambda: self._run(control, use_gpus), self._host.notice)
 
     def _run(self, control: Session, use_gpus: bool) -> dict[int, dict[str, Any]]:
         with self._workers(control, use_gpus) as workers:
@@ -323,7 +293,10 @@ class ScoringJob:
             places = gpu_places(workers[0], self._hosts, use_gpus)
             task = worker_task(NO_RUN, None, use_gpus, 0, settings, places, functions=True)
             scans = [self._scan(partition, task) for partition in self._test.partitions]
-            results = [json.loads(rows[0][0]) for rows in gather(workers, scans)]
+            try:
+                results = [json.loads(rows[0][0]) for rows in gather(workers, scans)]
+            except StatementFailed as error:
+                raise cause_of(error, control, [self._test.relation]) from None
             self._check(results)
             return {key: self._combined(workers[0], key, results) for key in self._recipes}
 
@@ -370,7 +343,7 @@ class ScoringJob:
             reads=True,
             preparation=preparation,
         )
-        return checked(self._test, self._sql.scan(self._test, order))
+        return self._sql.scan(self._test, order)
 
     def _check(self, results: Sequence[dict[str, Any]]) -> None:
         for result in results:
@@ -426,7 +399,7 @@ def _write(session: Session, outputs: Outputs, scores: Sequence[Score], origin: 
 _MOST_ROWS = 10_000
 
 
-def confusion_matrix(host: JobHost, request: EvaluationRequest) -> QualifiedName:
+def confusion_matrix(host: JobHost, request: EvaluationRequest | ConfusionRequest) -> QualifiedName:
     """Count rows by class and predicted class; returns the table's name.
 
     Args:

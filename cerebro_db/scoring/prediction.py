@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from cerebro_db.columns.images import ignores_errors
 from cerebro_db.configs.grids.outputs import output_names
-from cerebro_db.configs.images import OnError, ignores_errors
-from cerebro_db.configs.messages import check_divisor, check_range, shown
+from cerebro_db.configs.messages import check_divisor, shown
 from cerebro_db.core.spec import Architecture
 from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.executors.tasks import input_task, target_task
 from cerebro_db.models.architectures import load_architectures
 from cerebro_db.models.registered import named_models
 from cerebro_db.packing.drift import Observed
-from cerebro_db.postgres.control import MAX_WORKERS, JobHost, control_session, transaction
+from cerebro_db.postgres.control import JobHost, control_session, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.prediction import StoredModel
 from cerebro_db.postgres.dialects.postgresql.prediction_answers import Answer as Answers
@@ -29,6 +29,7 @@ from cerebro_db.postgres.outputs import new_outputs
 from cerebro_db.postgres.relations import Relation, find
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import PREDICTIONS
+from cerebro_db.requests.predicting import ByomRequest, PredictionRequest
 from cerebro_db.scoring.prediction_job import PredictionJob, SpreadJob, Work
 from cerebro_db.scoring.prediction_models import (
     Asked,
@@ -89,40 +90,13 @@ def _number(given: str | float) -> float:
     return number if math.isfinite(number) else 0.0
 
 
-@dataclass(frozen=True)
-class PredictionRequest:
-    """The arguments of ``cerebro_predict``, as given.
+def wanted_of(pred_type: str | float | None) -> PredictionType:
+    """Answer that is wanted for each row.
 
-    Attributes:
-        on_error: of images that cannot be read.
+    Raises:
+        InvalidArgument: there is no such answer.
     """
-
-    model_table: str | None
-    test_table: str | None
-    id_col: str | None
-    independent_varname: str | None
-    output_table: str | None
-    pred_type: str | float | None = Answer.PROB
-    use_gpus: bool | None = False
-    mst_key: int | None = None
-    num_workers: int | None = None
-    ensemble: int | None = None
-    replace: bool | None = False
-    on_error: str | None = OnError.STOP
-
-    @property
-    def ignores(self) -> bool:
-        """True if rows of images that cannot be read are left out."""
-        return ignores_errors(self.on_error)
-
-    @property
-    def wanted(self) -> PredictionType:
-        """Answer that is wanted for each row.
-
-        Raises:
-            InvalidArgument: there is no such answer.
-        """
-        return prediction_type(Answer.PROB if self.pred_type is None else self.pred_type)
+    return prediction_type(Answer.PROB if pred_type is None else pred_type)
 
 
 def predict(host: JobHost, request: PredictionRequest) -> QualifiedName:
@@ -169,9 +143,8 @@ def check(host: JobHost, request: PredictionRequest) -> None:
 
 def _work(host: JobHost, session: Session, request: PredictionRequest) -> Work:
     """Job for a request, all names looked up."""
-    check_range("num_workers", request.num_workers, 1, MAX_WORKERS)
     ignores_errors(request.on_error)
-    wanted = request.wanted
+    wanted = wanted_of(request.pred_type)
     table = named_models(session, request.model_table)
     keys = chosen_keys(session, table, request.mst_key, request.ensemble)
     asked = models_of_table(session, table, keys)
@@ -197,7 +170,7 @@ def resolved(
     """Job for a request, its names looked up; the models are known."""
     answer = answer_for(asked, wanted)
     names = (request.test_table, request.id_col, request.independent_varname)
-    source = test_source(session, dialect, asked, names, request.ignores)
+    source = test_source(session, dialect, asked, names, ignores_errors(request.on_error))
     outputs = new_outputs(
         session,
         request.output_table,
@@ -249,51 +222,30 @@ TARGET = "dependent_var"
 _LOSSES = {"float": "mse", "binary": "BinaryCrossentropy", "class": "CategoricalCrossentropy"}
 
 
-@dataclass(frozen=True)
-class ByomRequest:
-    """The arguments of ``cerebro_predict_byom``, as given."""
+def _divisor(request: ByomRequest) -> float:
+    return check_divisor(1.0 if request.normalizing_const is None else request.normalizing_const)
 
-    model_arch_table: str | None
-    model_id: int | None
-    test_table: str | None
-    id_col: str | None
-    independent_varname: str | None
-    output_table: str | None
-    pred_type: str | float | None = Answer.PROB
-    use_gpus: bool | None = False
-    class_values: Sequence[Any] | None = None
-    normalizing_const: float | None = 1.0
-    dependent_count: int | None = 1
-    num_workers: int | None = None
-    replace: bool | None = False
-    from_logits: bool | None = False
 
-    @property
-    def divisor(self) -> float:
-        """The normalizing constant."""
-        return 1.0 if self.normalizing_const is None else self.normalizing_const
+def _common(request: ByomRequest) -> PredictionRequest:
+    """What it has in common with a prediction of a model of a run.
 
-    @property
-    def prediction(self) -> PredictionRequest:
-        """Request that it has in common with a prediction of a model of a run."""
-        return PredictionRequest(
-            None,
-            self.test_table,
-            self.id_col,
-            self.independent_varname,
-            self.output_table,
-            self.pred_type,
-            self.use_gpus,
-            num_workers=self.num_workers,
-            replace=self.replace,
-        )
-
-    def check(self) -> None:
-        """Refuse what no table could make right."""
-        check_range("num_workers", self.num_workers, 1, MAX_WORKERS)
-        if self.model_id is None:
-            raise InvalidArgument("model_id: got NULL; allowed: an id of the architecture table")
-        check_divisor(self.divisor)
+    Raises:
+        InvalidArgument: a value is wrong, whatever the tables hold.
+    """
+    if request.model_id is None:
+        raise InvalidArgument("model_id: got NULL; allowed: an id of the architecture table")
+    _divisor(request)
+    return PredictionRequest(
+        None,
+        request.test_table,
+        request.id_col,
+        request.independent_varname,
+        request.output_table,
+        request.pred_type,
+        request.use_gpus,
+        num_workers=request.num_workers,
+        replace=request.replace,
+    )
 
 
 def predict_byom(host: JobHost, request: ByomRequest) -> QualifiedName:
@@ -307,13 +259,13 @@ def predict_byom(host: JobHost, request: ByomRequest) -> QualifiedName:
         InvalidArgument: there is no such model, it has no weights, or other classes.
         InvalidData: a row has no id, or features that are no row of the model.
     """
-    request.check()
-    wanted = request.prediction.wanted
+    common = _common(request)
+    wanted = wanted_of(request.pred_type)
     with control_session(host.pool, host.search_path) as session:
         table = find(session, request.model_arch_table, ROLE)
         model = _model(session, table, request)
         asked = _asked(table, model, request)
-        work = resolved(session, host.dialect, request.prediction, asked, wanted)
+        work = resolved(session, host.dialect, common, asked, wanted)
         _job(host, session).run(work)
         return work.output
 
@@ -352,13 +304,13 @@ def _asked(table: Relation, model: Architecture, request: ByomRequest) -> Asked:
         "jit": False,
         "steps_per_call": 1,
         "format": "weights",
-        **({} if request.from_logits else {"unsure": request.prediction.wanted.answer.value}),
+        **({} if request.from_logits else {"unsure": wanted_of(request.pred_type).answer.value}),
     }
     stored = StoredModel(table.name, "model_id", "model_weights", chunk=None)
     member = Member(task, stored, model.model_id)
     names = [f"{TARGET}_{place}" for place in range(len(outputs))]
     names = names if len(names) > 1 else [TARGET]
-    return Asked((member,), tuple(names), targets, values, rows, request.divisor)
+    return Asked((member,), tuple(names), targets, values, rows, _divisor(request))
 
 
 def _check_count(model: Architecture, outputs: int, request: ByomRequest) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from cerebro_db.configs.encodings import Encoding
-from cerebro_db.configs.images import OnError
+from cerebro_db.columns.encoded import Encoding
+from cerebro_db.columns.images import OnError
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import CerebroError, InvalidArgument
 from cerebro_db.models.registered import name_of
@@ -17,10 +17,10 @@ from cerebro_db.packing import pack as packing
 from cerebro_db.packing.columns import names_in
 from cerebro_db.packing.request import PackRequest
 from cerebro_db.postgres.control import JobHost
+from cerebro_db.postgres.leftovers import scratch_tables
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import Relation, column
-from cerebro_db.postgres.scratch import scratch_tables
 from cerebro_db.postgres.session_settings import as_seen, is_seen, isolation
 from cerebro_db.postgres.sessions import Session
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from cerebro_db.errors import CerebroError
-from cerebro_db.server.declarations import Declaration
-from cerebro_db.server.signatures import signatures
+from cerebro_db.requests.declared import Request, usage
+from cerebro_db.server.caller import caller_session
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Q = TypeVar("Q", bound=Request)
 
 
 def entry(function: Callable[P, R]) -> Callable[P, R]:
@@ -23,13 +24,23 @@ def entry(function: Callable[P, R]) -> Callable[P, R]:
     return function
 
 
-def entry_of(name: str, how: Declaration) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """The same for what users call; no error of it is without a hint.
+def entry_of(
+    request: type[Q],
+) -> Callable[[Callable[[Any, dict[str, Any], Q], R]], Callable[..., R]]:
+    """Decorate what does a declared function: it gets the arguments by name, and hands on a request that is checked."""
 
-    Args:
-        name: of the SQL function, whose arguments are shown where there is no better hint.
-        how: whether jobs may call it.
-    """
+    def decorate(function: Callable[[Any, dict[str, Any], Q], R]) -> Callable[..., R]:
+        @functools.wraps(function)
+        def wrapper(plpy: Any, gd: dict[str, Any], given: dict[str, Any]) -> R:
+            return function(plpy, gd, request(**given))
+
+        return entry(hinted(request.function.name)(wrapper))
+
+    return decorate
+
+
+def hinted(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate what users call: no error of it is without a hint, the last of which is how the function is called."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
@@ -40,51 +51,18 @@ def entry_of(name: str, how: Declaration) -> Callable[[Callable[P, R]], Callable
                 error.hint = error.hint or error.last_resort or usage(name, error.message)
                 raise
 
-        vars(wrapper)["declaration"] = how
-        return entry(wrapper)
+        return wrapper
 
     return decorate
 
 
-def declaration_of(function: Callable[..., object]) -> Declaration | None:
-    """What an entry is declared as; None for what users do not call."""
-    found: Declaration | None = vars(function).get("declaration")
-    return found
+def in_session(
+    request: type[Request], work: Callable[..., R], *, writes: bool = True
+) -> Callable[..., R]:
+    """An entry whose work is done in a session in the caller's transaction, and gets the arguments in their order."""
 
+    def function(plpy: Any, gd: dict[str, Any], given: Request) -> R:
+        with caller_session(plpy, writes=writes) as session:
+            return work(session, *given.given().values())
 
-_MOST_SHOWN = 8
-
-
-def usage(name: str, message: str | None = None) -> str | None:
-    """Signature of a function, such as ``cerebro.cerebro_pause(run_id bigint)``; None where unknown.
-
-    Overloads whose arguments have other names are there too, after "or"; of others the first. Where
-    there are many arguments, a message is given only those that it begins with, or which must be given.
-    """
-    # Of those with the same names the first.
-    found: dict[tuple[str, ...], tuple[str, ...]] = {}
-    for one in signatures().get(name, ()):
-        found.setdefault(tuple(one.arguments), tuple(a.text for a in one.arguments.values()))
-    shown = [_shown(name, one, message) for one in found.values()]
-    return " or ".join(shown) or None
-
-
-def _shown(name: str, arguments: tuple[str, ...], message: str | None) -> str:
-    if message is not None and len(arguments) > _MOST_SHOWN:
-        told = message.partition(":")[0].split(", ")
-        named = [one for one in arguments if one.split()[0] in told]
-        arguments = _left_out(
-            arguments, named or [one for one in arguments if " DEFAULT " not in one]
-        )
-    return f"cerebro.{name}({', '.join(arguments)})"
-
-
-def _left_out(arguments: tuple[str, ...], kept: list[str]) -> tuple[str, ...]:
-    """Some of the arguments, with dots in the place of others."""
-    found: list[str] = []
-    for one in arguments:
-        if one in kept:
-            found.append(one)
-        elif found[-1:] != ["..."]:
-            found.append("...")
-    return tuple(found)
+    return entry_of(request)(function)

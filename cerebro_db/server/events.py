@@ -12,8 +12,9 @@ from cerebro_db.server.entry import entry
 from cerebro_db.server.files import root_of
 from cerebro_db.server.settings import settings_of
 from cerebro_db.training.environment import configure_once
-from cerebro_db.training.fields import Fields
 from cerebro_db.training.folders import Folder
+from cerebro_db.training.messages import EventsTask
+from cerebro_db.wire import decode
 
 _ROLE = "SELECT current_user::pg_catalog.text AS name"
 
@@ -28,13 +29,13 @@ def write_events(plpy: Any, gd: dict[str, Any], task: str | None) -> None:
     """
     settings = settings_of(plpy)
     with _root(settings) as root:
-        given = Fields.parse(task)
-        if given.raw("configurations"):
+        given = decode(EventsTask, task, "task")
+        if given.configurations:
             role = plpy.execute(_ROLE)[0]["name"]
             compute(plpy, lambda tick: _write(tick, root, settings, role, given))
 
 
-def _write(tick: Tick, root: Folder, settings: Settings, role: str, given: Fields) -> None:
+def _write(tick: Tick, root: Folder, settings: Settings, role: str, given: EventsTask) -> None:
     # On Greenplum this is a process of the coordinator, which has not trained.
     configure_once(threads=1)
     from cerebro_db.training.events import series_of, write

@@ -12,7 +12,7 @@ from typing import Any
 
 from cerebro_db.configs.settings import parse_setting
 from cerebro_db.errors import InvalidArgument, LoopbackFailed, OpenTransaction
-from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS, PostgreSQL, dialect_of
+from cerebro_db.postgres.dialects.choice import ASKS_NOTHING, IDENTITY, PostgreSQL, dialect_of
 from cerebro_db.postgres.jobs import Jobs
 from cerebro_db.postgres.relations import (
     CallerPath,
@@ -154,8 +154,8 @@ class Host:
         """
         refuse_on_segments(plpy)
         own = plpy.facts() if plpy.asks_nothing else None
-        facts = plpy.execute(_FACTS)[0] if own is None else {**own, "has_segments": True}
-        dialect = dialect_of(int(facts["version"]), facts["has_segments"])
+        facts = plpy.execute(_FACTS)[0] if own is None else {**own, "dialect": ASKS_NOTHING}
+        dialect = dialect_of(int(facts["version"]), facts["dialect"])
         if own is None:
             pool, path = _pool(gd, _dsn(facts), dialect), search_path_of(facts)
         else:
@@ -236,7 +236,7 @@ _HAS_WRITTEN = (
 )
 # The socket's folder may be read by superusers only, hence the function that tells it.
 _FACTS = f"""
-SELECT {HAS_SEGMENTS} AS has_segments,
+SELECT {IDENTITY} AS dialect,
        pg_catalog.current_setting('server_version_num') AS version,
        {PATH_FACTS},
        pg_catalog.current_setting('port') AS port,
@@ -261,8 +261,8 @@ def reached_as(plpy: Any, role: str) -> tuple[str, PostgreSQL]:
     if own is None:
         facts = plpy.execute(_FACTS)[0]
     else:
-        facts = {**own, "has_segments": True, **plpy.execute(_WORKER_DSN)[0]}
-    dialect = dialect_of(int(facts["version"]), facts["has_segments"])
+        facts = {**own, "dialect": ASKS_NOTHING, **plpy.execute(_WORKER_DSN)[0]}
+    dialect = dialect_of(int(facts["version"]), facts["dialect"])
     return _dsn({**facts, "user": role}), dialect
 
 

@@ -27,11 +27,19 @@ from cerebro_db.postgres.relations import CallerPath, SearchPath
 from cerebro_db.postgres.session_settings import SessionSettings, work_for
 from cerebro_db.postgres.sessions import Session, SessionPool, is_alive
 from cerebro_db.postgres.times import STYLES, Styles
+from cerebro_db.requests.declared import RUN, Function
 from cerebro_db.runs import job_drivers, lifecycle
 from cerebro_db.runs.driver import drive_on
 from cerebro_db.runs.guards import status_after
 from cerebro_db.runs.promotion import promote_if_better
-from cerebro_db.server.job_calls import RESUME, RUN, Function, function_of, limits_of, made_in
+from cerebro_db.server.job_calls import (
+    RESUME,
+    function_of,
+    limits_of,
+    made_in,
+    request_of,
+    steps_of,
+)
 
 FORGET = "keep_runs"  # the call of a job that removes what is older than is kept
 _LOOK_SECONDS = 0.5
@@ -236,11 +244,12 @@ class JobDriver:
             return run_id
         function = function_of(name)
         checked = function.checked(given, has_run=last is not None)
-        steps = function.steps
+        steps = steps_of(function)
         if steps is not None and steps.queue is not None:
-            return run_id or steps.queue(host, checked, self._registered)
+            request = request_of(host, function, checked)
+            return run_id or steps.queue(host, request, self._registered)
         if steps is not None and steps.work is not None:
-            steps.work(host, checked)
+            steps.work(host, request_of(host, function, checked))
             self._jobs.log(self._job_id, "done", last)
             return None
         self._called(host, function, checked, last)

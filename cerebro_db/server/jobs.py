@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from cerebro_db.configs.messages import check_choice, check_range, check_text, shown
+from cerebro_db.configs.messages import check_text, shown
 from cerebro_db.core.statuses import DRIVEN, GOING_ON
 from cerebro_db.errors import (
     CerebroError,
@@ -27,18 +26,19 @@ from cerebro_db.postgres.jobs import ENDS, OPEN, Calls, Jobs, Schedule, Schedule
 from cerebro_db.postgres.names import literal
 from cerebro_db.postgres.sessions import POLL_SECONDS, Session, StatementFailed
 from cerebro_db.relay.keepers import DRIVER_SECONDS
+from cerebro_db.requests import jobs as requests
+from cerebro_db.requests.declared import Request
+from cerebro_db.requests.fitting import ResumeRequest
+from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import queue_again
 from cerebro_db.runs.job_drivers import end_drivers
 from cerebro_db.runs.promotion import promote_if_better, promotion_of
-from cerebro_db.runs.request import Limits
 from cerebro_db.server.caller import refuse_read_only
-from cerebro_db.server.declarations import ATTENDED, Scheduled
-from cerebro_db.server.entry import entry, entry_of
+from cerebro_db.server.entry import entry, entry_of, hinted
 from cerebro_db.server.host import Host, reached_as
-from cerebro_db.server.job_calls import RESUME, check_calls, function_of, resume_limits
+from cerebro_db.server.job_calls import check_calls, function_of, makes_run, steps_of
 from cerebro_db.server.job_driver import JobDriver, session_of
 
-LOWEST, HIGHEST = -100, 100
 TIMERS = ("pg_cron", "crontab", "daemon")
 _START_SECONDS = 5.0  # between looks of who waits for jobs that nobody has started
 _ANSWER_SECONDS = 30.0
@@ -47,7 +47,6 @@ _OTHER_TIMERS = (
     "or timer := 'daemon', for the program cerebro daemon, which must run then; or timer := 'crontab', for the line of "
     "crontab or the systemd timer that cerebro schedule --print writes"
 )
-Given = dict[str, Any]
 # As cron and pg_cron have them; a step follows an asterisk or a range.
 _ONE = r"(?:\d+|[A-Za-z]{3})"
 _PART = rf"(?:(?:\*|{_ONE}-{_ONE})(?:/\d+)?|{_ONE})"
@@ -57,63 +56,48 @@ _A_MOMENT = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 # -- calls with wait := false ----------------------------------------------------
-def submitted_run(host: Host, name: str, given: Given, priority: int | None) -> int:
-    """Register the run of a call and leave it to a driver of its own; returns the run_id.
-
-    Args:
-        host: of the call.
-        name: of the function.
-        given: its arguments by name.
-        priority: of the job.
-    """
-    placed = _checked_priority(priority)
+def submitted_run(host: Host, request: Request, priority: int) -> int:
+    """Register the run of a call and leave it to a driver of its own; returns the run_id."""
 
     def queued(session: Session, run_id: int) -> None:
-        _queue(session, host, name, given, placed, run_id)
+        _queue(session, host, request, priority, run_id)
 
-    steps = function_of(name).steps
+    steps = steps_of(request.function)
     assert steps is not None
     assert steps.queue is not None
-    run_id = steps.queue(host, given, queued)
+    run_id = steps.queue(host, request, queued)
     _start(host)
     return run_id
 
 
-def submitted_resume(host: Host, run_id: int | None, given: Given, priority: int | None) -> int:
+def submitted_resume(host: Host, request: ResumeRequest) -> int:
     """Leave a run that stopped to a driver of its own; returns the run_id."""
-    placed = _checked_priority(priority)
-    limits: Limits = resume_limits(given, host.search_path)
+    limits = Limits.of(request, host.search_path)
 
     def queued(session: Session, run_id: int) -> None:
-        _queue(session, host, RESUME, {"run_id": run_id, **given}, placed, run_id)
+        _queue(session, host, request, request.priority, run_id)
 
-    found = queue_again(host.pool, host.dialect, run_id, limits, queued)
+    found = queue_again(host.pool, host.dialect, request.run_id, limits, queued)
     _start(host)
     return found
 
 
-def submitted_call(host: Host, name: str, given: Given, priority: int | None) -> int:
+def submitted_call(host: Host, request: Request, priority: int) -> int:
     """Check a call that makes no run, and leave it to a driver of its own; returns the job_id."""
-    placed = _checked_priority(priority)
-    steps = function_of(name).steps
+    steps = steps_of(request.function)
     assert steps is not None
-    steps.check(host, given)
+    steps.check(host, request)
     with control_session(host.pool, None) as session, transaction(session):
-        job_id = _queue(session, host, name, given, placed)
+        job_id = _queue(session, host, request, priority)
     _start(host)
     return job_id
 
 
 def _queue(
-    session: Session,
-    host: Host,
-    name: str,
-    given: Mapping[str, Any],
-    priority: int,
-    run_id: int | None = None,
+    session: Session, host: Host, request: Request, priority: int, run_id: int | None = None
 ) -> int:
-    jobs = Jobs(session)
-    job_id = jobs.add([(name, given)], session_of(host.search_path, host.pool.caller), priority)
+    jobs, call = Jobs(session), (request.function.name, request.given())
+    job_id = jobs.add([call], session_of(host.search_path, host.pool.caller), priority)
     if run_id is not None:
         jobs.log(job_id, "run", run_id)
     jobs.log(job_id, "queued", run_id)
@@ -127,12 +111,6 @@ def _start(host: Host) -> None:
             Jobs(session).start()
         except CerebroError as error:
             host.notice(f"the job waits, as no driver could be started: {error.message}")
-
-
-def _checked_priority(priority: int | None) -> int:
-    check_range("priority", priority, LOWEST, HIGHEST, optional=False)
-    assert priority is not None
-    return priority
 
 
 @entry
@@ -149,28 +127,26 @@ def work(plpy: Any, gd: dict[str, Any], job_id: int, role: str) -> bool:
     return True
 
 
-@entry_of("cerebro_submit", ATTENDED)
-def submit(
-    plpy: Any, gd: dict[str, Any], calls: str | None, on_success: str | None, priority: int | None
-) -> int:
+@entry_of(requests.SubmitRequest)
+def submit(plpy: Any, gd: dict[str, Any], request: requests.SubmitRequest) -> int:
     """Check calls, and leave them to a driver of their own; returns the job_id."""
-    host = Host.apart(plpy, gd)
-    placed = _checked_priority(priority)
-    parsed = _parsed(calls)
+    host, on_success = Host.apart(plpy, gd), request.on_success
+    parsed = _parsed(request.calls)
     if on_success is not None:
         _check_success(parsed, on_success)
     check_calls(host, parsed, repeated=False)
     with control_session(host.pool, None) as session, transaction(session):
         jobs = Jobs(session)
-        told = session_of(host.search_path, host.pool.caller)
-        job_id = jobs.add(parsed, told, placed, on_success=on_success)
+        surroundings = session_of(host.search_path, host.pool.caller)
+        job_id = jobs.add(parsed, surroundings, request.priority, on_success=on_success)
         jobs.log(job_id, "queued")
     _start(host)
     return job_id
 
 
 # -- waiting, cancelling -----------------------------------------------------------
-@entry_of("cerebro_wait", ATTENDED)
+@entry
+@hinted("cerebro_wait")
 def wait_for(
     plpy: Any, gd: dict[str, Any], what: str, number: int | None, seconds: float | None
 ) -> str:
@@ -192,7 +168,7 @@ def wait_for(
     next_start = time.monotonic() + _START_SECONDS
     with control_session(host.pool, None) as session:
         while True:
-            status, ended = _stands(session, what, number)
+            status, ended = _status_of(session, what, number)
             if ended or (until is not None and time.monotonic() >= until):
                 return status
             if time.monotonic() >= next_start:
@@ -202,8 +178,8 @@ def wait_for(
             time.sleep(POLL_SECONDS)
 
 
-def _stands(session: Session, what: str, number: int | None) -> tuple[str, bool]:
-    """Status of a run or a job, and whether nobody will change it by himself."""
+def _status_of(session: Session, what: str, number: int | None) -> tuple[str, bool]:
+    """Status of a run or a job, and whether it has stopped for good."""
     jobs = Jobs(session)
     if what == "job":
         status, _ = jobs.status(number)
@@ -212,10 +188,10 @@ def _stands(session: Session, what: str, number: int | None) -> tuple[str, bool]
     return run.status, run.status not in DRIVEN and not jobs.of_run(run.run_id)
 
 
-@entry_of("cerebro_cancel_job", ATTENDED)
-def cancel(plpy: Any, gd: dict[str, Any], job_id: int | None) -> str:
+@entry_of(requests.CancelJobRequest)
+def cancel(plpy: Any, gd: dict[str, Any], request: requests.CancelJobRequest) -> str:
     """Stop a job; returns its status afterwards."""
-    host = Host.of(plpy, gd)
+    host, job_id = Host.of(plpy, gd), request.job_id
     refuse_read_only(host.read_only)
     with control_session(host.pool, None) as session:
         jobs = Jobs(session)
@@ -247,7 +223,7 @@ def cancel(plpy: Any, gd: dict[str, Any], job_id: int | None) -> str:
 
 
 def _end_waiting(session: Session, job_id: int) -> None:
-    """End a job that nobody drives, and its run."""
+    """End a job that no driver works on, and its run."""
     with transaction(session):
         jobs = Jobs(session)
         if not jobs.try_lock(job_id):  # so that nobody begins with it meanwhile
@@ -265,41 +241,25 @@ def _end_waiting(session: Session, job_id: int) -> None:
 
 
 # -- promotion -------------------------------------------------------------------
-@entry_of("cerebro_promote_if_better", Scheduled(reads=("validation_table",)))
-def promote(
-    plpy: Any,
-    gd: dict[str, Any],
-    run_id: int | None,
-    model: str | None,
-    mst_key: int | None,
-    validation_table: str | None,
-) -> int | None:
+@entry_of(requests.PromotionRequest)
+def promote(plpy: Any, gd: dict[str, Any], request: requests.PromotionRequest) -> int | None:
     """Let the best model of a run have an alias, if it is better than what has it."""
-    return promote_if_better(Host.apart(plpy, gd), run_id, model, mst_key, validation_table)
+    return promote_if_better(Host.apart(plpy, gd), **request.given())
 
 
 # -- schedules -------------------------------------------------------------------
-@entry_of("cerebro_schedule", ATTENDED)
-def schedule(
-    plpy: Any,
-    gd: dict[str, Any],
-    name: str | None,
-    cron: str | None,
-    calls: str | None,
-    on_success: str | None,
-    priority: int | None,
-    timer: str | None,
-) -> None:
-    """Have calls made again and again."""
-    host = Host.apart(plpy, gd)
+@entry_of(requests.ScheduleRequest)
+def schedule(plpy: Any, gd: dict[str, Any], request: requests.ScheduleRequest) -> None:
+    """Have calls made at the times of a cron expression."""
+    host, on_success = Host.apart(plpy, gd), request.on_success
     one = Schedule(
-        _checked_name(name),
-        _checked_cron(cron),
-        _parsed(calls),
+        _checked_name(request.name),
+        _checked_cron(request.cron),
+        _parsed(request.calls),
         session_of(host.search_path, host.pool.caller),
         on_success,
-        _checked_priority(priority),
-        _checked_timer(timer) if timer is not None else _timer_there(host),
+        request.priority,
+        request.timer or _timer_there(host),
     )
     _check_timed(one.cron, one.timer)
     if on_success is not None:
@@ -316,22 +276,24 @@ def schedule(
                 _plan(schedules, one)
 
 
-@entry_of("cerebro_unschedule", ATTENDED)
-def unschedule(plpy: Any, gd: dict[str, Any], name: str | None) -> None:
+@entry_of(requests.UnscheduleRequest)
+def unschedule(plpy: Any, gd: dict[str, Any], request: requests.UnscheduleRequest) -> None:
     """End a schedule."""
     host = Host.apart(plpy, gd)
     with control_session(host.pool, None) as session, transaction(session):
         schedules = Schedules(session)
-        _forget(schedules, schedules.known(name).name)
+        _forget(schedules, schedules.known(request.name).name)
 
 
-@entry_of("cerebro_start_schedule", ATTENDED)
-def start_schedule(plpy: Any, gd: dict[str, Any], name: str | None) -> int | None:
+@entry_of(requests.StartScheduleRequest)
+def start_schedule(
+    plpy: Any, gd: dict[str, Any], request: requests.StartScheduleRequest
+) -> int | None:
     """Make the calls of a schedule as a job, unless the one before still goes on; returns the job_id."""
     host = Host.apart(plpy, gd)
     with control_session(host.pool, None) as session:
         schedules, jobs = Schedules(session), Jobs(session)
-        one = schedules.known(name)
+        one = schedules.known(request.name)
         with transaction(session):
             schedules.starts(one.name, _next_start(session, one))
             before = schedules.going_on(one.name)
@@ -349,7 +311,7 @@ def start_schedule(plpy: Any, gd: dict[str, Any], name: str | None) -> int | Non
 
 
 def _next_start(session: Session, one: Schedule) -> datetime:
-    """When a schedule is to start next, by the clock of its timer."""
+    """Time of the next start of a schedule, by the clock of its timer."""
     now = datetime.now().astimezone()
     if one.timer == "pg_cron":
         rows = session.run(
@@ -471,11 +433,6 @@ def _check_timed(cron: str, timer: str) -> None:
     )
 
 
-def _checked_timer(timer: str) -> str:
-    check_choice("timer", timer, TIMERS)
-    return timer
-
-
 def _timer_there(host: Host) -> str:
     """pg_cron where this database has it and the caller may use it, else the daemon."""
     with control_session(host.pool, None) as session:
@@ -511,7 +468,7 @@ def _parsed(calls: str | None) -> list[tuple[str, dict[str, Any]]]:
     for name, given in found:
         function = function_of(name)
         parsed.append((name, function.checked(_as_object(name, given), has_run=has_run)))
-        has_run = has_run or function.makes_run
+        has_run = has_run or makes_run(function)
     return parsed
 
 
@@ -540,7 +497,7 @@ def _check_success(calls: Calls, on_success: str) -> None:
         InvalidArgument: that is so.
     """
     promotion_of(on_success, "on_success")
-    runs = [given for name, given in calls if function_of(name).makes_run]
+    runs = [given for name, given in calls if makes_run(function_of(name))]
     if not runs:
         raise InvalidArgument(
             f"on_success: got {shown(on_success)}, and no call that trains; allowed with one"

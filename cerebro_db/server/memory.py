@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
@@ -18,7 +18,6 @@ from cerebro_db.training.peers.listeners import Listener, Tick
 if TYPE_CHECKING:
     from cerebro_db.training.hop import Programs
     from cerebro_db.training.partitions import PartitionCache
-    from cerebro_db.training.peers.parameter_server import Record
     from cerebro_db.training.scores.scan import Scorers
     from cerebro_db.training.tasks import Architectures
 
@@ -33,9 +32,7 @@ class WorkerMemory:
     Attributes:
         under_way: a hop, a scan or a prediction.
         saved: the state that the last hop left, until it is stored.
-        reports: of the hops that the last one has led.
-        record: of the round that it has held the weights of.
-        tells_rounds: whether both are a part of its result, as a statement of this run writes states only.
+        report: JSON of what the last hop did, until it is stored.
         error: JSON of why the last hop failed, where the others of its statement shall go on.
         keeps_errors: whether that is so in this run.
         listener: where trainers of other hosts come in, while there are any.
@@ -51,9 +48,7 @@ class WorkerMemory:
     token: int = 0
     under_way: Any = None
     saved: bytes = b""
-    reports: list[dict[str, Any]] = field(default_factory=list)
-    record: Record | None = None
-    tells_rounds: bool = False
+    report: str | None = None
     error: str | None = None
     keeps_errors: bool = False
     listener: Listener | None = None
@@ -63,8 +58,8 @@ class WorkerMemory:
     def begin(self, work: Any) -> int:
         """Remember what is under way, in place of anything that a cancelled statement left."""
         self.token += 1
-        self.under_way, self.saved, self.error = work, b"", None
-        self.reports, self.record = [], None
+        self.under_way, self.saved = work, b""
+        self.report = self.error = None
         return self.token
 
     def current(self, token: int | None, kind: type[Any] = object) -> Any:
@@ -96,7 +91,8 @@ class WorkerMemory:
 
     def release(self) -> None:
         """Drop what only this run needs."""
-        self.under_way, self.saved, self.error = None, b"", None
+        self.under_way, self.saved = None, b""
+        self.report = self.error = None
         self.cache.clear()
         if self.listener is not None:
             self.listener.close()
@@ -125,7 +121,7 @@ def remember(
     memory.run_id = run_id
     memory.release()
     memory.cache.limit = cache_bytes
-    memory.keeps_errors = memory.tells_rounds = False
+    memory.keeps_errors = False
     memory.idle_seconds = settings.idle_seconds
     memory.chunk_bytes = settings.state_chunk_kb * 1024
     memory.architectures.limit(ArchitectureLimits.of(settings), bind(settings, has_peers=has_peers))

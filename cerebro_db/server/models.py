@@ -14,11 +14,23 @@ from cerebro_db.configs.names import check_name, check_path, is_taken
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models import loading, object_tables, selection
 from cerebro_db.models.architectures import PART_BYTES
-from cerebro_db.models.loading import FileRequest, LoadRequest
-from cerebro_db.models.selection import GridRequest, ListRequest
+from cerebro_db.requests.models import (
+    DeleteFunctionRequest,
+    DeleteModelRequest,
+    DeleteNamedFunctionRequest,
+    FileRequest,
+    GridRequest,
+    ListRequest,
+    LoadFunctionRequest,
+    LoadRequest,
+    LoadTopKRequest,
+    MlpRequest,
+    RegisterExpressionRequest,
+    RegisterFunctionRequest,
+    UnregisterFunctionRequest,
+)
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.computing import Tick, compute
-from cerebro_db.server.declarations import CHANGES, READS, Scheduled
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.host import Host
 from cerebro_db.server.joined import take_joined
@@ -31,64 +43,40 @@ from cerebro_db.training.functions import distribution_of, imported, places_of
 _MAX_SIZE = 2**31 - 1
 
 
-@entry_of("cerebro_load_model", Scheduled(reads=("packed_table",)))
-def load_model(
-    plpy: Any,
-    gd: dict[str, Any],
-    model_arch_table: str | None,
-    model_arch: str | None,
-    model_weights: bytes | None,
-    name: str | None,
-    description: str | None,
-    packed_table: str | None,
-) -> int:
+@entry_of(LoadRequest)
+def load_model(plpy: Any, gd: dict[str, Any], request: LoadRequest) -> int:
     """Put a model into an architecture table."""
     host = Host.of(plpy, gd)
-    request = LoadRequest(
-        model_arch_table, model_arch, model_weights, name, description, packed_table
-    )
     with host.callers() as session:
         return loading.load_model(session, host.pool, request)
 
 
-@entry_of("cerebro_load_model_file", CHANGES)
-def load_model_file(
-    plpy: Any,
-    gd: dict[str, Any],
-    model_arch_table: str | None,
-    file: bytes | None,
-    name: str | None,
-    description: str | None,
-) -> int:
+@entry_of(FileRequest)
+def load_model_file(plpy: Any, gd: dict[str, Any], request: FileRequest) -> int:
     """Put the model of a file into an architecture table."""
     host = Host.of(plpy, gd)
-    request = FileRequest(model_arch_table, file, name, description)
     with host.callers() as session:
         return loading.load_model_file(session, host.pool, request)
 
 
-@entry_of("cerebro_delete_model", CHANGES)
-def delete_model(
-    plpy: Any, gd: dict[str, Any], model_arch_table: str | None, model_id: int | None
-) -> None:
+@entry_of(DeleteModelRequest)
+def delete_model(plpy: Any, gd: dict[str, Any], request: DeleteModelRequest) -> None:
     """Take a model out of an architecture table."""
     with caller_session(plpy, writes=True) as session:
-        done = loading.delete_model(session, model_arch_table, model_id)
+        done = loading.delete_model(session, request.model_arch_table, request.model_id)
     plpy.notice(done)
 
 
-@entry_of(
-    "cerebro_generate_configs", Scheduled("model_selection_table", reads=("model_arch_table",))
-)
-def generate_configs(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
+@entry_of(GridRequest)
+def generate_configs(plpy: Any, gd: dict[str, Any], request: GridRequest) -> None:
     """Write the configurations of a grid, or of a random search."""
-    _select(plpy, GridRequest(**given))
+    _select(plpy, request)
 
 
-@entry_of("cerebro_load_configs", Scheduled("model_selection_table", reads=("model_arch_table",)))
-def load_configs(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
+@entry_of(ListRequest)
+def load_configs(plpy: Any, gd: dict[str, Any], request: ListRequest) -> None:
     """Write every combination of what is listed."""
-    _select(plpy, ListRequest(**given))
+    _select(plpy, request)
 
 
 def _select(plpy: Any, request: GridRequest | ListRequest) -> None:
@@ -101,7 +89,7 @@ def _select(plpy: Any, request: GridRequest | ListRequest) -> None:
 
 @entry
 def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, weights: int | None) -> str:
-    """Build a model within the limits of the database and tell its size, work and shapes as JSON.
+    """Build a model within the limits of the database; returns its size, work and shapes as JSON.
 
     Args:
         model_arch: its JSON.
@@ -129,10 +117,10 @@ def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, weights: int | None)
     return compute(plpy, work)
 
 
-@entry_of("cerebro_mlp", READS)
-def mlp(plpy: Any, gd: dict[str, Any], **given: Any) -> str:
+@entry_of(MlpRequest)
+def mlp(plpy: Any, gd: dict[str, Any], request: MlpRequest) -> str:
     """The JSON of a multilayer perceptron."""
-    return nets.mlp(**given)
+    return nets.mlp(**request.given())
 
 
 @entry
@@ -203,44 +191,41 @@ def read_file(plpy: Any, gd: dict[str, Any], token: int | None) -> tuple[str | N
     return text, read_file(plpy, gd, None)[1]
 
 
-@entry_of("cerebro_load_custom_function", CHANGES)
-def load_custom_function(
-    plpy: Any,
-    gd: dict[str, Any],
-    object_table: str | None,
-    pickled: bytes | None,
-    name: str | None,
-    description: str | None,
-) -> None:
+@entry_of(LoadFunctionRequest)
+def load_custom_function(plpy: Any, gd: dict[str, Any], request: LoadFunctionRequest) -> None:
     """Add a registered function to an object table."""
     with caller_session(plpy, writes=True) as session:
-        notices = object_tables.load_function(session, object_table, pickled, name, description)
+        notices = object_tables.load_function(session, *request.given().values())
     for text in notices:
         plpy.notice(text)
 
 
-@entry_of("cerebro_load_top_k_accuracy_function", CHANGES)
-def load_top_k_accuracy_function(
-    plpy: Any, gd: dict[str, Any], object_table: str | None, k: int | None
-) -> None:
+@entry_of(LoadTopKRequest)
+def load_top_k_accuracy_function(plpy: Any, gd: dict[str, Any], request: LoadTopKRequest) -> None:
     """Add the accuracy among the k best to an object table."""
     with caller_session(plpy, writes=True) as session:
-        done = object_tables.load_top_k(session, object_table, k)
+        done = object_tables.load_top_k(session, request.object_table, request.k)
     plpy.notice(done)
 
 
-@entry_of("cerebro_delete_custom_function", CHANGES)
-def delete_custom_function(
-    plpy: Any,
-    gd: dict[str, Any],
-    object_table: str | None,
-    number: int | None,
-    name: str | None,
-) -> None:
-    """Delete a function from an object table, by its id or its name."""
+def _delete_function(plpy: Any, table: str | None, number: int | None, name: str | None) -> None:
     with caller_session(plpy, writes=True) as session:
-        done = object_tables.delete_function(session, object_table, number, name)
+        done = object_tables.delete_function(session, table, number, name)
     plpy.notice(done)
+
+
+@entry_of(DeleteFunctionRequest)
+def delete_custom_function(plpy: Any, gd: dict[str, Any], request: DeleteFunctionRequest) -> None:
+    """Delete a function from an object table, by its id."""
+    _delete_function(plpy, request.object_table, request.id, None)
+
+
+@entry_of(DeleteNamedFunctionRequest)
+def delete_named_function(
+    plpy: Any, gd: dict[str, Any], request: DeleteNamedFunctionRequest
+) -> None:
+    """Delete a function from an object table, by its name."""
+    _delete_function(plpy, request.object_table, None, request.name)
 
 
 _KNOWN = "SELECT name FROM cerebro.registered_functions ORDER BY 1"
@@ -255,12 +240,12 @@ _REMOVE = "DELETE FROM cerebro.catalog_functions WHERE name OPERATOR(pg_catalog.
 
 
 def _names(plpy: Any) -> list[str]:
-    """Of all functions that are registered."""
+    """Names of all registered functions."""
     return [row["name"] for row in plpy.execute(_KNOWN)]
 
 
-@entry_of("cerebro_register_function", CHANGES)
-def register_function(plpy: Any, gd: dict[str, Any], name: str | None, path: str | None) -> None:
+@entry_of(RegisterFunctionRequest)
+def register_function(plpy: Any, gd: dict[str, Any], request: RegisterFunctionRequest) -> None:
     """Let a name mean a function of an installed package.
 
     Raises:
@@ -268,7 +253,7 @@ def register_function(plpy: Any, gd: dict[str, Any], name: str | None, path: str
         InvalidArgument: the name is taken, or the path leads to no function that may be registered.
     """
     require_administrator(plpy)
-    name = check_name(name)
+    name, path = check_name(request.name), request.path
     check_path(path)
     assert path is not None
     _check_free(plpy, name)
@@ -283,10 +268,8 @@ def register_function(plpy: Any, gd: dict[str, Any], name: str | None, path: str
         session.run(_ADD, (name, path, package, version, places))
 
 
-@entry_of("cerebro_register_expression", CHANGES)
-def register_expression(
-    plpy: Any, gd: dict[str, Any], name: str | None, expression: str | None
-) -> None:
+@entry_of(RegisterExpressionRequest)
+def register_expression(plpy: Any, gd: dict[str, Any], request: RegisterExpressionRequest) -> None:
     """Let a name mean an expression.
 
     Raises:
@@ -294,9 +277,9 @@ def register_expression(
         InvalidArgument: the name is taken, or the expression has something in it that is not allowed.
     """
     require_administrator(plpy)
-    name = check_name(name)
+    name = check_name(request.name)
     _check_free(plpy, name)
-    read = parse_expression(expression)
+    read = parse_expression(request.expression)
     with caller_session(plpy, writes=True) as session:
         session.run(_ADD_EXPRESSION, (name, read.text, read.places))
 
@@ -314,8 +297,8 @@ def _check_free(plpy: Any, name: str) -> None:
         )
 
 
-@entry_of("cerebro_unregister_function", CHANGES)
-def unregister_function(plpy: Any, gd: dict[str, Any], name: str | None) -> None:
+@entry_of(UnregisterFunctionRequest)
+def unregister_function(plpy: Any, gd: dict[str, Any], request: UnregisterFunctionRequest) -> None:
     """Free a name.
 
     Raises:
@@ -323,7 +306,7 @@ def unregister_function(plpy: Any, gd: dict[str, Any], name: str | None) -> None
         InvalidArgument: nothing has that name.
     """
     require_administrator(plpy)
-    name = check_name(name)
+    name = check_name(request.name)
     with caller_session(plpy, writes=True) as session:
         removed = session.run(_REMOVE, (name,))
     if not removed:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
-from cerebro_db.configs.images import (
-    DEFAULT_PIXELS,
-    MAX_PIXELS,
-    ImageEncoding,
-    ImageFormat,
-    image_encoding,
-)
+from msgspec.structs import replace
+
+from cerebro_db.columns import image_reading
+from cerebro_db.columns.images import ImageEncoding, ImageFormat, image_encoding
 from cerebro_db.configs.messages import check_divisor
+from cerebro_db.configs.settings import DEFAULT_PIXELS, MAX_PIXELS
+from cerebro_db.requests.packing import ImageArrayRequest
 from cerebro_db.server.computing import Tick, compute
-from cerebro_db.server.declarations import READS
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.settings import settings_of
 from cerebro_db.server.training import checked
-from cerebro_db.training import buffers, images
+from cerebro_db.training import buffers
 
 
 @entry
@@ -86,7 +83,7 @@ def array(
     max_pixels: int | None,
 ) -> bytes | None:
     """An image as the server's array_send() would write it; None for NULL."""
-    return _of_image(plpy, images.image_wire, data, _image(plpy, shape, format, max_pixels))
+    return _of_image(plpy, image_reading.image_wire, data, _image(plpy, shape, format, max_pixels))
 
 
 @entry
@@ -99,27 +96,20 @@ def fault(
     max_pixels: int | None,
 ) -> str | None:
     """Fault of an image; None for NULL."""
-    return _of_image(plpy, images.image_fault, data, _image(plpy, shape, format, max_pixels))
+    return _of_image(plpy, image_reading.image_fault, data, _image(plpy, shape, format, max_pixels))
 
 
-@entry_of("cerebro_image_array", READS)
-def values(
-    plpy: Any,
-    gd: dict[str, Any],
-    data: bytes | None,
-    shape: list[int | None] | None,
-    format: str | None,
-    divisor: float | None,
-) -> list[Any] | None:
+@entry_of(ImageArrayRequest)
+def values(plpy: Any, gd: dict[str, Any], request: ImageArrayRequest) -> list[Any] | None:
     """The values of an image, divided, as nested lists; None for NULL."""
-    image = image_encoding("image", format, shape)
-    wanted = check_divisor(divisor)
+    image = image_encoding("image", request.image_format, request.image_shape)
+    wanted, data = check_divisor(request.normalizing_const), request.image
     if data is None:
         return None
     if image.format is ImageFormat.ENCODED:
         image = replace(image, max_pixels=_limit.pixels(plpy))
     found: list[Any] = _read(
-        plpy, image, lambda tick: images.image_values(data, image, wanted, tick).tolist()
+        plpy, image, lambda tick: image_reading.image_values(data, image, wanted, tick).tolist()
     )
     return found
 
@@ -167,4 +157,4 @@ def _of_image(
 
 def _read(plpy: Any, image: ImageEncoding, work: Callable[[Tick], R]) -> R:
     """Read an image: one that must be decoded with errors told by their cause."""
-    return work(images.no_tick) if image.format is ImageFormat.RAW else compute(plpy, work)
+    return work(image_reading.no_tick) if image.format is ImageFormat.RAW else compute(plpy, work)

@@ -6,33 +6,34 @@ import json
 from typing import Any
 
 from cerebro_db.postgres.outputs import drop_outputs
+from cerebro_db.requests.administration import DropOutputsRequest
+from cerebro_db.requests.predicting import (
+    ByomRequest,
+    ConfusionRequest,
+    EvaluationRequest,
+    PredictionRequest,
+)
 from cerebro_db.scoring import curves as scored_curves
 from cerebro_db.scoring import evaluation, prediction
-from cerebro_db.scoring.evaluation import EvaluationRequest
-from cerebro_db.scoring.prediction import ByomRequest, PredictionRequest
-from cerebro_db.server.caller import caller_session
-from cerebro_db.server.declarations import CHANGES, READS, Scheduled
-from cerebro_db.server.entry import entry_of
+from cerebro_db.server.entry import entry, entry_of, hinted, in_session
 from cerebro_db.server.host import Host
 from cerebro_db.server.jobs import submitted_call
 
-_SCORE = Scheduled("output_table", reads=("model_table", "test_table"))
-_PREDICT = Scheduled("output_table", reads=("model_table", "test_table"), steps="predict")
 
-
-@entry_of("cerebro_evaluate", _SCORE)
-def evaluate(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
+@entry_of(EvaluationRequest)
+def evaluate(plpy: Any, gd: dict[str, Any], request: EvaluationRequest) -> None:
     """Score models on a packed table."""
-    evaluation.evaluate(Host.apart(plpy, gd), EvaluationRequest(**given))
+    evaluation.evaluate(Host.apart(plpy, gd), request)
 
 
-@entry_of("cerebro_confusion_matrix", _SCORE)
-def confusion_matrix(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
+@entry_of(ConfusionRequest)
+def confusion_matrix(plpy: Any, gd: dict[str, Any], request: ConfusionRequest) -> None:
     """Count which classes models take for which, on a packed table."""
-    evaluation.confusion_matrix(Host.apart(plpy, gd), EvaluationRequest(**given))
+    evaluation.confusion_matrix(Host.apart(plpy, gd), request)
 
 
-@entry_of("_curves", READS)
+@entry
+@hinted("_curves")
 def curves(
     plpy: Any,
     gd: dict[str, Any],
@@ -45,33 +46,20 @@ def curves(
     return json.dumps(scored_curves.curves(host, model_table, test_table, mst_key))
 
 
-@entry_of("cerebro_predict", _PREDICT)
-def predict(
-    plpy: Any,
-    gd: dict[str, Any],
-    *,
-    wait: bool | None = True,
-    priority: int | None = 0,
-    **given: Any,
-) -> int | None:
+@entry_of(PredictionRequest)
+def predict(plpy: Any, gd: dict[str, Any], request: PredictionRequest) -> int | None:
     """Ask a model about the rows of a table; returns the job_id where a job does it."""
     host = Host.apart(plpy, gd)
-    if wait is False:
-        return submitted_call(host, "cerebro_predict", given, priority)
-    prediction.predict(host, PredictionRequest(**given))
+    if request.wait is False:
+        return submitted_call(host, request, request.priority)
+    prediction.predict(host, request)
     return None
 
 
-@entry_of(
-    "cerebro_predict_byom", Scheduled("output_table", reads=("model_arch_table", "test_table"))
-)
-def predict_byom(plpy: Any, gd: dict[str, Any], **given: Any) -> None:
+@entry_of(ByomRequest)
+def predict_byom(plpy: Any, gd: dict[str, Any], request: ByomRequest) -> None:
     """Ask a model that was trained elsewhere."""
-    prediction.predict_byom(Host.apart(plpy, gd), ByomRequest(**given))
+    prediction.predict_byom(Host.apart(plpy, gd), request)
 
 
-@entry_of("cerebro_drop_outputs", CHANGES)
-def drop_outputs_of(plpy: Any, gd: dict[str, Any], output_table: str | None) -> list[str]:
-    """Drop an output table and what is beside it."""
-    with caller_session(plpy, writes=True) as session:
-        return drop_outputs(session, output_table)
+drop_outputs_of = in_session(DropOutputsRequest, drop_outputs)

@@ -22,11 +22,11 @@ from cerebro_db.postgres.relations import CallerPath, find_if_there, require_tex
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
 from cerebro_db.postgres.times import Styles
+from cerebro_db.requests.predicting import PredictOutputsRequest, PredictRowRequest
 from cerebro_db.scoring.prediction_models import Asked, models_of_table, shown_classes
 from cerebro_db.server import network
 from cerebro_db.server.caller import INT4, OID, TEXT, caller_session
 from cerebro_db.server.computing import Tick, compute
-from cerebro_db.server.declarations import READS
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
 from cerebro_db.server.limits import bind
@@ -159,37 +159,27 @@ _OF_NAMES_AND_RIGHTS = ("42", "3F")
 Answer = tuple[str | None, float | None, list[float]]
 
 
-@entry_of("cerebro_predict_row", READS)
-def predict_row(
-    plpy: Any,
-    gd: dict[str, Any],
-    model_table: str | None,
-    features: list[Any] | None,
-    mst_key: int | None,
-) -> Answer | None:
+@entry_of(PredictRowRequest)
+def predict_row(plpy: Any, gd: dict[str, Any], request: PredictRowRequest) -> Answer | None:
     """Ask a model about one row."""
-    text = require_text(model_table, ROLE)
+    text, features = require_text(request.model_table, ROLE), request.features
     if features is None:
         return None
-    loaded = _model(plpy, gd, text, mst_key)
+    loaded = _model(plpy, gd, text, request.mst_key)
     answer = loaded.ask(plpy, lambda model: model.answer(features, plpy.notice))
     return _shown(plpy, gd, loaded.model.class_kinds, [answer])[0]
 
 
-@entry_of("cerebro_predict_outputs", READS)
+@entry_of(PredictOutputsRequest)
 def predict_outputs(
-    plpy: Any,
-    gd: dict[str, Any],
-    model_table: str | None,
-    features: str | None,
-    mst_key: int | None,
+    plpy: Any, gd: dict[str, Any], request: PredictOutputsRequest
 ) -> list[tuple[Any, ...]]:
     """Ask a model of several inputs or outputs about one row."""
-    text = require_text(model_table, ROLE)
-    if features is None:
+    text = require_text(request.model_table, ROLE)
+    if request.features is None:
         return []
-    inputs = _inputs(features)
-    loaded = _model(plpy, gd, text, mst_key)
+    inputs = _inputs(request.features)
+    loaded = _model(plpy, gd, text, request.mst_key)
     answers = loaded.ask(plpy, lambda model: model.answers(inputs, plpy.notice))
     answers = _shown(plpy, gd, loaded.model.class_kinds, answers)
     return [(name, *answer) for name, answer in zip(loaded.model.names, answers, strict=True)]

@@ -15,9 +15,9 @@ from cerebro_db.errors import InvalidArgument, NotPermitted, PeersApart
 from cerebro_db.postgres import gpus
 from cerebro_db.postgres.sessions import check_dsn
 from cerebro_db.relay.machine import memory_mb
+from cerebro_db.requests.administration import GpuRequest, SettingRequest, VersionRequest
 from cerebro_db.server import network
 from cerebro_db.server.caller import caller_session
-from cerebro_db.server.declarations import CHANGES, READS, Scheduled
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.files import check_root, fault_of_root
 from cerebro_db.server.host import Host
@@ -33,8 +33,8 @@ def settings_of(plpy: Any) -> Settings:
     return Settings.of({row["name"]: row["value"] for row in rows})
 
 
-@entry_of("cerebro_set", CHANGES)
-def set_value(plpy: Any, gd: dict[str, Any], name: str | None, value: str | None) -> None:
+@entry_of(SettingRequest)
+def set_value(plpy: Any, gd: dict[str, Any], request: SettingRequest) -> None:
     """Set a setting, or bring its default back where ``value`` is NULL.
 
     Raises:
@@ -42,6 +42,7 @@ def set_value(plpy: Any, gd: dict[str, Any], name: str | None, value: str | None
         InvalidArgument: the name is not known, or the value not allowed.
     """
     require_administrator(plpy)
+    name, value = request.name, request.value
     if name is None:
         raise InvalidArgument("name: got NULL; allowed: the name of a setting")
     text = None if value is None else str(parse_setting(name, value))
@@ -91,8 +92,8 @@ _REMOVE = "DELETE FROM {} WHERE name OPERATOR(pg_catalog.=) %s"
 _ADD = "INSERT INTO {} (name, value) VALUES (%s, %s)"
 
 
-@entry_of("cerebro_version", READS)
-def installed(plpy: Any, gd: dict[str, Any]) -> str:
+@entry_of(VersionRequest)
+def installed(plpy: Any, gd: dict[str, Any], request: VersionRequest) -> str:
     """The package's version, for example ``0.1.0``."""
     return cerebro_db.__version__
 
@@ -103,17 +104,10 @@ def libraries(plpy: Any, gd: dict[str, Any]) -> list[tuple[str, str]]:
     return [("Python", platform.python_version()), *versions().items()]
 
 
-@entry_of("cerebro_gpu_configuration", Scheduled("output_table"))
-def gpu_configuration(
-    plpy: Any,
-    gd: dict[str, Any],
-    output_table: str | None,
-    source: str | None,
-    replace: bool | None,
-) -> None:
+@entry_of(GpuRequest)
+def gpu_configuration(plpy: Any, gd: dict[str, Any], request: GpuRequest) -> None:
     """Write down the GPUs of each host."""
     host = Host.of(plpy, gd)
-    request = gpus.GpuRequest(output_table, source, replace)
     with host.callers() as session:
         gpus.write_configuration(session, host.pool, host.dialect, request)
 
@@ -126,7 +120,7 @@ def gpus_here(plpy: Any, gd: dict[str, Any], source: str | None) -> list[str]:
 
 @entry
 def limits(plpy: Any, gd: dict[str, Any], settings: str) -> list[tuple[str, str, str | None]]:
-    """Limits that this trainer has by the settings of the database, as the kernel tells.
+    """Limits of this trainer by the settings of the database, as the kernel reports them.
 
     Args:
         settings: JSON of names and values.
@@ -153,10 +147,10 @@ def limits(plpy: Any, gd: dict[str, Any], settings: str) -> list[tuple[str, str,
 
 
 def _peers(settings: Settings) -> list[tuple[str, str, str | None]]:
-    """Where a trainer waits for those of other hosts."""
+    """Address where this trainer listens for trainers of other hosts."""
     network.require(only_tcp=True)  # to ask for addresses takes a socket
     try:
-        told, warning = address_in(ipaddress.ip_network(settings.peer_network)), None
+        address, warning = address_in(ipaddress.ip_network(settings.peer_network)), None
     except PeersApart as error:
-        told, warning = "no address", error.message
-    return [("peers of other hosts", f"{told} in {settings.peer_network}", warning)]
+        address, warning = "no address", error.message
+    return [("peers of other hosts", f"{address} in {settings.peer_network}", warning)]

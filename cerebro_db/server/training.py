@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import (
-    CerebroError,
     InvalidArgument,
     InvalidState,
     OutOfMemory,
     is_infrastructure_failure,
 )
+from cerebro_db.protocol import HopFailed, StateReport
 from cerebro_db.server.computing import Tick, as_ours, compute, computing
 from cerebro_db.server.entry import entry
 from cerebro_db.server.joined import join_state as join_state
@@ -36,10 +35,7 @@ from cerebro_db.training.causes import of_the_model
 from cerebro_db.training.environment import configure, configured, configured_threads
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.state import WEIGHTS, Part
-
-if TYPE_CHECKING:
-    from cerebro_db.training.hop import HopReport
-    from cerebro_db.training.peers.parameter_server import Record
+from cerebro_db.wire import encode
 
 MAX_THREADS = 1024
 MAX_PLACE = 2**31 - 1
@@ -48,7 +44,7 @@ _KNOW_FUNCTIONS = """SELECT cerebro._with_functions('{"functions": true}')"""
 # More than any machine has: a partition is given memory when its rows come, not before.
 MAX_CACHE_BYTES = 2**51
 PREPARE, BEGIN, STATE = -1, 0, 1  # kinds of rows; the others are buffers
-FAILED = -1  # number of the chunk that holds an error
+FAILED = -1  # number of the chunk that a failed hop leaves
 
 
 def checked(name: str, value: int | None, low: int, high: int) -> int:
@@ -137,7 +133,6 @@ def _made_ready(plpy: Any, gd: dict[str, Any], given: Fields, has_peers: bool) -
     configure(threads, given.flag("use_gpus"), _place(given, plpy.segment))
     memory = remember(gd, run_id, cache_bytes, settings, has_peers=has_peers)
     memory.keeps_errors = given.flag("keeps_errors", False)
-    memory.tells_rounds = True
     return memory
 
 
@@ -151,7 +146,7 @@ def _place(given: Fields, number: int | None) -> int | None:
 
 @entry
 def prepare_process(plpy: Any, gd: dict[str, Any], task: str | None) -> str:
-    """Get ready for a run, for a server process that must not be asked by SQL.
+    """Prepare the trainer of a server process that cannot be asked by SQL.
 
     Returns:
         JSON of what belongs in the manifest of the run, and where trainers of other hosts come in.
@@ -234,20 +229,16 @@ def _unless_failed(memory: WorkerMemory, token: int | None, work: Callable[[], N
         spoiled = isinstance(failure, OutOfMemory)
         if not memory.keeps_errors or is_infrastructure_failure(failure.sqlstate) or spoiled:
             raise failure from None
-        memory.under_way, memory.error = None, _described(failure)
-
-
-def _described(error: CerebroError) -> str:
-    """An error as the server would tell it."""
-    told = {"sqlstate": error.sqlstate, "message": error.message, "hint": error.hint}
-    return json.dumps(told)
+        memory.under_way = None
+        memory.error = encode(
+            HopFailed(sqlstate=failure.sqlstate, message=failure.message, hint=failure.hint)
+        )
 
 
 def _opened(tick: Tick, memory: WorkerMemory, token: int | None) -> Any:
     """The hop under way, made from its task and state when both are there."""
     from cerebro_db.training.hop import Hop
-    from cerebro_db.training.peers.group import GroupHop
-    from cerebro_db.training.peers.server_hop import ParameterServerHop
+    from cerebro_db.training.peers.group import GroupHop, ParameterServerHop
     from cerebro_db.training.tasks import hop_of
 
     work = memory.current(token)
@@ -272,109 +263,41 @@ def _opened(tick: Tick, memory: WorkerMemory, token: int | None) -> Any:
 
 @entry
 @computing
-def train_final(tick: Tick, gd: dict[str, Any], token: int | None) -> dict[str, Any]:
-    """End a hop: what was done. The next state waits for ``saved_state``."""
+def train_final(tick: Tick, gd: dict[str, Any], token: int | None) -> int:
+    """End a hop; the state that it leaves, and its report, wait for ``saved_state``."""
     memory = recall(gd)
-    reports: list[HopReport] = []
 
     def finish() -> None:
         hop = _opened(tick, memory, token)
         memory.under_way = None
-        memory.saved, report = hop.finish()
-        memory.reports = getattr(hop, "reports", [])
-        memory.record = getattr(hop, "record", None)
-        reports.append(report)
+        memory.saved, hops = hop.finish()
+        memory.report = encode(
+            StateReport(hops=hops, kept=memory.kept(), trained_at=time.time(), round=hop.course)
+        )
 
     _unless_failed(memory, token, finish)
-    if not reports:
-        return dict.fromkeys(_RESULT) | {"token": memory.token}
-    return _result(memory, reports[0])
-
-
-_RESULT = (
-    "token", "rows", "loss", "read_seconds", "train_seconds", "compiled", "cached", "kept",
-    "memory_mb", "trained_at",
-)  # fmt: skip
-
-
-def _result(memory: WorkerMemory, report: HopReport) -> dict[str, Any]:
-    """A row of the type that tells what a hop did."""
-    return {
-        "token": memory.token,
-        "rows": report.rows,
-        "loss": report.loss,
-        "read_seconds": report.read_seconds,
-        "train_seconds": report.train_seconds,
-        "compiled": report.compiled,
-        "cached": report.cached,
-        "kept": memory.kept() + _round_told(memory),
-        "memory_mb": report.memory_mb,
-        "trained_at": time.time(),
-    }
-
-
-def _round_told(memory: WorkerMemory) -> list[str]:
-    """JSON of a round that was led, where nothing else can tell it: one statement leaves one row of this type."""
-    if not memory.tells_rounds or not memory.reports:
-        return []
-    told: dict[str, Any] = {"hops": memory.reports}
-    if memory.record is not None:
-        course = _course(memory.record)
-        told["round"] = course | {"updates": base64.b64encode(course["updates"]).decode()}
-    return [json.dumps(told)]
+    return memory.token
 
 
 @entry
-def saved_state(plpy: Any, gd: dict[str, Any], token: int | None) -> list[tuple[int, bytes]]:
-    """The state that the hop of ``token`` left: number and bytes of every chunk."""
+def saved_state(
+    plpy: Any, gd: dict[str, Any], token: int | None
+) -> list[tuple[int, bytes, str | None]]:
+    """The state that the hop of ``token`` left: number and bytes of every chunk, and the report.
+
+    A hop that shares in a round leaves no bytes, one that failed by itself a number that no chunk has.
+    """
     memory = recall(gd)
     if memory.error is not None and token == memory.token:
-        return [(FAILED, memory.error.encode())]
+        return [(FAILED, b"", memory.error)]
     state, memory.saved = memory.saved, b""
-    if token != memory.token or not state:
+    report, memory.report = memory.report, None
+    if token != memory.token or not (state or report):
         raise InvalidState(f"got the token {token}; there is no saved state of that token")
-    return list(_chunks(state, memory.chunk_bytes))
-
-
-@entry
-def group_hops(plpy: Any, gd: dict[str, Any], token: int | None) -> list[dict[str, Any]]:
-    """Figures of the hops that were made together with that of ``token``, which has led them."""
-    memory = recall(gd)
-    if token != memory.token or not memory.reports:
-        raise InvalidState(f"got the token {token}; that hop has led no others")
     return [
-        {"place": place, **{name: report[name] for name in _FIGURES}}
-        for place, report in enumerate(memory.reports)
+        (number, chunk, None if number else report)
+        for number, chunk in _chunks(state, memory.chunk_bytes)
     ]
-
-
-_FIGURES = (
-    "rows", "loss", "read_seconds", "train_seconds", "compiled", "cached", "memory_mb",
-)  # fmt: skip
-
-
-@entry
-def served_round(plpy: Any, gd: dict[str, Any], token: int | None) -> dict[str, Any]:
-    """Course of the round whose weights the hop of ``token`` has held."""
-    memory = recall(gd)
-    record = memory.record
-    if token != memory.token or record is None:
-        raise InvalidState(f"got the token {token}; that hop has held no weights for others")
-    return _course(record)
-
-
-def _course(record: Record) -> dict[str, Any]:
-    """Columns of ``cerebro._updates`` that tell of a round."""
-    return {
-        "groups": record.groups,
-        "momentum": record.momentum,
-        "learning_rate": record.rate,
-        "probes": record.probes,
-        "counts": [one.updates for one in record.staleness],
-        "staleness": [one.mean for one in record.staleness],
-        "stalest": [one.most for one in record.staleness],
-        "updates": record.order,
-    }
 
 
 def _chunks(state: bytes, size: int) -> Iterator[tuple[int, bytes]]:

@@ -13,12 +13,11 @@ from tensorflow.core.framework.summary_pb2 import SummaryMetadata
 from cerebro_db.configs.functions.callbacks import LOG_DIR
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.training.fields import Fields
 from cerebro_db.training.folders import Folder
+from cerebro_db.training.messages import EventsTask
 
 _OF_VALIDATION = "val_"
 _SCALARS = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="scalars"))
-_MAX_EPOCH = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -33,19 +32,21 @@ class Series:
     epochs: tuple[tuple[int, Mapping[str, float]], ...]
 
 
-def series_of(task: Fields) -> list[Series]:
+def series_of(task: EventsTask) -> list[Series]:
     """The series in a task.
 
     Raises:
-        InvalidArgument: something in it is not what it must be.
+        InvalidArgument: a folder is none that a configuration may have.
     """
-    run_id = task.integer("run_id", 0)
     return [
         Series(
-            f"{_log_dir(given)}/run_{run_id}/configuration_{given.integer('mst_key')}",
-            tuple(_epoch(pair) for pair in _pairs(given)),
+            f"{_checked(one.log_dir)}/run_{task.run_id}/configuration_{one.mst_key}",
+            tuple(
+                (each.epoch, {name: float(value) for name, value in each.logs.items()})
+                for each in one.epochs
+            ),
         )
-        for given in task.objects("configurations")
+        for one in task.configurations
     ]
 
 
@@ -88,23 +89,7 @@ def _events(epoch: int, values: Mapping[str, float]) -> bytes:
         return written.read_bytes()
 
 
-def _log_dir(given: Fields) -> str:
-    text = given.text("log_dir")
-    if not LOG_DIR.fullmatch(text):
-        raise InvalidArgument(f"log_dir: got {shown(text)}; allowed: a relative path")
-    return text
-
-
-def _pairs(given: Fields) -> list[object]:
-    pairs = given.raw("epochs")
-    if not isinstance(pairs, list):
-        raise InvalidArgument(f"epochs: got {shown(pairs)}; allowed: a list")
-    return pairs
-
-
-def _epoch(value: object) -> tuple[int, dict[str, float]]:
-    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[1], dict):
-        raise InvalidArgument("epochs: got something else than pairs of an epoch and an object")
-    pair = Fields({"epoch": value[0], "logs": value[1]})
-    logs = pair.object("logs")
-    return pair.integer("epoch", 1, _MAX_EPOCH), {name: logs.number(name) for name in value[1]}
+def _checked(log_dir: str) -> str:
+    if not LOG_DIR.fullmatch(log_dir):
+        raise InvalidArgument(f"log_dir: got {shown(log_dir)}; allowed: a relative path")
+    return log_dir

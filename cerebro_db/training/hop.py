@@ -1,4 +1,4 @@
-"""One hop in a worker: a configuration's state, trained over one partition."""
+"""A hop in a trainer: a configuration's state, trained over one partition."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from cerebro_db.configs.functions.callbacks import SCHEDULER, CallbackSpec
 from cerebro_db.configs.grids.parameters import FitParams
 from cerebro_db.configs.names import bare_name, is_custom
 from cerebro_db.errors import PACK_AGAIN, ConfigurationFailed, InvalidData, InvalidState
+from cerebro_db.protocol import HopReport, RoundReport
 from cerebro_db.training import state as states
 from cerebro_db.training.architectures import models
 from cerebro_db.training.averaging import of_replica
@@ -101,6 +102,7 @@ class HopTask:
         begins_epoch: whether it is the configuration's first hop of the epoch.
         learning_rate: of this epoch; None for that of the state.
         part: of a round of several hops that begin with the same state.
+        worker, pid: who makes it, for the report.
     """
 
     recipe: Recipe
@@ -113,6 +115,8 @@ class HopTask:
     begins_epoch: bool = False
     learning_rate: float | None = None
     part: RoundPart | None = None
+    worker: int = 0
+    pid: int = 0
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -129,19 +133,6 @@ class HopTask:
     def rows_per_call(self) -> int:
         """Rows of one call: whole batches."""
         return self.recipe.steps_per_call * self.batch_size
-
-
-@dataclass(frozen=True)
-class HopReport:
-    """Report of a hop; seconds are wall-clock."""
-
-    rows: int
-    loss: float
-    read_seconds: float
-    train_seconds: float
-    compiled: bool
-    cached: bool
-    memory_mb: int
 
 
 class Programs:
@@ -170,7 +161,12 @@ class Hop:
     A partition that the worker keeps, or may keep, is trained when it is
     whole; otherwise the buffers are trained as they come, which gives the
     same batches.
+
+    Attributes:
+        course: of a round of which this one has held the weights.
     """
+
+    course: RoundReport | None = None
 
     def __init__(
         self,
@@ -230,8 +226,8 @@ class Hop:
         self._stream.feed(subepoch, features[order[first:last]], targets[order[first:last]])
         self._passed += len(features)
 
-    def finish(self) -> tuple[bytes, HopReport]:
-        """The next state and the report.
+    def finish(self) -> tuple[bytes, list[HopReport]]:
+        """The next state, and the reports of the hops of which it has come.
 
         Raises:
             ConfigurationFailed: the loss is not finite.
@@ -257,9 +253,9 @@ class Hop:
         return self._task.inputs
 
     # -- inside ----------------------------------------------------------------
-    def _left(self) -> tuple[bytes, HopReport]:
-        """The next state and the report."""
-        return states.to_bytes(self._program.save()), self._report()
+    def _left(self) -> tuple[bytes, list[HopReport]]:
+        """The next state, and the reports of the hops of which it has come."""
+        return states.to_bytes(self._program.save()), [self._report()]
 
     def _check_rows(self) -> None:
         """Refuse a partition of which rows are missing."""
@@ -315,6 +311,9 @@ class Hop:
     def _report(self) -> HopReport:
         elapsed = time.monotonic() - self._started
         return HopReport(
+            worker=self._task.worker,
+            pid=self._task.pid,
+            partition_key=self._task.order.partition_key,
             rows=self._rows,
             loss=self._loss_sum / max(self._rows, 1),
             read_seconds=max(elapsed - self._train_seconds, 0.0),

@@ -49,7 +49,7 @@ class Part(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its numbers."""
+        """Count of its numbers."""
         return math.prod(self.shape)
 
     @property
@@ -109,7 +109,7 @@ def _header(data: bytes) -> tuple[list[dict[str, Any]], int, int]:
     if length > _MAX_HEADER_BYTES or start > len(data):
         raise InvalidState(f"got a state whose header of {length} bytes does not fit {len(data)}")
     try:
-        header = json.loads(data[_PREFIX.size : start])
+        header = json.loads(str(data[_PREFIX.size : start], "utf-8"))
         described, checksum = header["arrays"], header["crc32"]
         _check_entries(described)
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -1,7 +1,4 @@
-CREATE OR REPLACE FUNCTION cerebro.cerebro_version()
-    RETURNS text LANGUAGE plpython3u STABLE AS {{ udf('cerebro_version') }};
-COMMENT ON FUNCTION cerebro.cerebro_version() IS
-    'The version of Cerebro-DB that runs in this server';
+{{ function('cerebro_version') }}
 
 -- The role whose rights count; owners of runs are kept by it.
 CREATE OR REPLACE FUNCTION cerebro._role() RETURNS oid
@@ -11,10 +8,10 @@ $$;
 COMMENT ON FUNCTION cerebro._role() IS 'Internal: the oid of the current role.';
 
 CREATE OR REPLACE FUNCTION cerebro._cores()
-    RETURNS integer LANGUAGE plpython3u STABLE AS {{ udf('_cores') }};
+    RETURNS integer LANGUAGE plpython3u STABLE AS {{ plpython('return relay.cores()') }};
 COMMENT ON FUNCTION cerebro._cores() IS 'Internal: the processor cores that the server may use.';
 
 CREATE OR REPLACE FUNCTION cerebro._memory_mb()
-    RETURNS integer LANGUAGE plpython3u STABLE AS {{ udf('_memory_mb') }};
+    RETURNS integer LANGUAGE plpython3u STABLE AS {{ plpython('return relay.memory_mb()') }};
 COMMENT ON FUNCTION cerebro._memory_mb() IS
 'Internal: megabytes of memory of the server, or of the control group that it runs in.';

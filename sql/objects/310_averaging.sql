@@ -2,12 +2,12 @@
 
 CREATE OR REPLACE FUNCTION cerebro._average_step(
     token bigint, weights double precision[], place integer, state bytea)
-RETURNS bigint LANGUAGE plpython3u AS {{ udf('_average_step') }};
+RETURNS bigint LANGUAGE plpython3u AS {{ plpython('return relay.step("averaging.average_step", token, token is None, weights, place, state)') }};
 COMMENT ON FUNCTION cerebro._average_step(bigint, double precision[], integer, bytea) IS
 'Internal: transition function of cerebro_average; takes a chunk of a state.';
 
 CREATE OR REPLACE FUNCTION cerebro._average_final(token bigint)
-RETURNS bigint LANGUAGE plpython3u AS {{ udf('_average_final') }};
+RETURNS bigint LANGUAGE plpython3u AS {{ plpython('return relay.trainer("averaging.average_final", token)') }};
 COMMENT ON FUNCTION cerebro._average_final(bigint) IS
 'Internal: final function of cerebro_average; returns the token by which cerebro._saved_state finds the mean.';
 

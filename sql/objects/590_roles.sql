@@ -230,21 +230,17 @@ COMMENT ON FUNCTION cerebro._note_role() IS 'Internal: writes down the names of 
 -- As people are told a role, one that is not here, too.
 CREATE OR REPLACE FUNCTION cerebro._role_name(role oid) RETURNS name
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+{%- if dialect.functions_read_tables %}
     SELECT coalesce((SELECT r.rolname FROM pg_roles r WHERE r.oid = $1),
                     (SELECT (left(k.name, 46) || ' (unknown role)')::name FROM cerebro._known_roles k WHERE k.role = $1),
                     pg_get_userbyid($1))
+{%- else %}
+    SELECT pg_get_userbyid($1)
+{%- endif %}
 $$;
-DO $name$
-BEGIN
-    IF {{ has_segments }} THEN  -- where no function may look into a table
-        CREATE OR REPLACE FUNCTION cerebro._role_name(role oid) RETURNS name
-        LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS 'SELECT pg_get_userbyid($1)';
-    END IF;
-END
-$name$;
 COMMENT ON FUNCTION cerebro._role_name(oid) IS 'Internal: the name of a role, also of one that is not here any more.';
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_reassign_owned(owner text, new_owner text) RETURNS bigint
+{{ head('cerebro_reassign_owned') }}
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     old oid;
@@ -297,8 +293,7 @@ BEGIN
     RETURN rows;
 END
 $$;
-COMMENT ON FUNCTION cerebro.cerebro_reassign_owned(text, text) IS
-'Gives the runs, registered models, jobs and schedules of a role to another one, also of a role that was dropped, or is not in the cluster where a dump was restored; returns how many. For superusers. Tables are given by REASSIGN OWNED or ALTER TABLE.';
+{{ comment('cerebro_reassign_owned') }}
 {% for signature in ['_adopt()', '_know_role(oid, name)'] %}
 ALTER FUNCTION cerebro.{{ signature }} OWNER TO cerebro_owner;
 {%- endfor %}
@@ -307,13 +302,12 @@ DO $triggers$
 DECLARE
     one record;
 BEGIN
-    -- A trigger of a table that lies on segments runs there, where nothing can be made.
     FOR one IN SELECT * FROM cerebro._role_columns() LOOP
         EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', 'note_' || one.attribute, one.relation);
-        IF NOT {{ has_segments }} THEN
-            EXECUTE format('CREATE TRIGGER %I BEFORE INSERT ON %s FOR EACH ROW EXECUTE PROCEDURE cerebro._note_role(%L)',
-                           'note_' || one.attribute, one.relation, one.attribute);
-        END IF;
+{%- if dialect.triggers_write %}
+        EXECUTE format('CREATE TRIGGER %I BEFORE INSERT ON %s FOR EACH ROW EXECUTE PROCEDURE cerebro._note_role(%L)',
+                       'note_' || one.attribute, one.relation, one.attribute);
+{%- endif %}
     END LOOP;
 END
 $triggers$;
@@ -337,15 +331,11 @@ BEGIN
 END
 $known$;
 
+{% if dialect.triggers_write -%}
 -- A restore ends with filling this: it has the roles found, before anybody looks.
-DO $restored$
-BEGIN
-    IF NOT {{ has_segments }} THEN
-        EXECUTE 'DROP MATERIALIZED VIEW IF EXISTS cerebro._restored';
-        EXECUTE 'CREATE MATERIALIZED VIEW cerebro._restored AS SELECT cerebro._adopt() AS changed';
-        EXECUTE 'ALTER MATERIALIZED VIEW cerebro._restored OWNER TO cerebro_owner';
-        EXECUTE $comment$COMMENT ON MATERIALIZED VIEW cerebro._restored IS
-            'Internal: filled by a restore, which finds the roles of the catalog that way.'$comment$;
-    END IF;
-END
-$restored$;
+DROP MATERIALIZED VIEW IF EXISTS cerebro._restored;
+CREATE MATERIALIZED VIEW cerebro._restored AS SELECT cerebro._adopt() AS changed;
+ALTER MATERIALIZED VIEW cerebro._restored OWNER TO cerebro_owner;
+COMMENT ON MATERIALIZED VIEW cerebro._restored IS
+'Internal: filled by a restore, which finds the roles of the catalog that way.';
+{% endif -%}

@@ -59,11 +59,6 @@ DROP TRIGGER IF EXISTS check_run ON cerebro.catalog_{{ table }};
 CREATE TRIGGER check_run BEFORE INSERT ON cerebro.catalog_{{ table }}
     FOR EACH ROW EXECUTE PROCEDURE cerebro._check_run({{ "'owner'" if table != 'requests' }});
 {%- endfor %}
-DO $check$
-BEGIN
-    {{ check_run | trim | indent(4) }}
-END
-$check$;
 
 -- Who a run belongs to, and what was asked for, is written once.
 GRANT SELECT, DELETE ON cerebro._runs TO cerebro_user;
@@ -139,32 +134,19 @@ COMMENT ON VIEW cerebro.registered_functions IS
 {%- endset %}
 CREATE VIEW cerebro.runs WITH (security_barrier) AS
 SELECT r.run_id, cerebro._role_name(r.owner) AS owner, r.name, r.description,
+{%- if dialect.views_join_locks %}
        -- On a standby nobody sees the locks of the primary: there it is as the primary has written it down.
        CASE WHEN r.status IN ('starting', 'running') AND NOT pg_is_in_recovery() AND NOT EXISTS (
-                SELECT 1 FROM pg_catalog.pg_locks l
-                 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-                   AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d
-                                      WHERE d.datname = current_database())
-                   AND l.pid = r.driver_pid
-                   AND (l.classid::bigint << 32) | l.objid::bigint = r.lock_key)
+                SELECT 1 FROM ({{ dialect.held_locks }}) k WHERE k.pid = r.driver_pid AND k.key = r.lock_key)
+{%- else %}
+       -- Once, beforehand. An array without elements comes to the segments as NULL, which would compare to nothing.
+       CASE WHEN r.status IN ('starting', 'running')
+             AND r.driver_pid || '/' || r.lock_key <> ALL (COALESCE(ARRAY(
+                     SELECT k.pid || '/' || k.key FROM ({{ dialect.held_locks }}) k), '{}'))
+{%- endif %}
             THEN 'interrupted' ELSE r.status
        END AS status,{{ run_columns }}
   FROM cerebro._runs r;
--- Where tables lie on segments, the part of a query that reads them runs there, where nobody knows of
--- these locks: they are looked up once, beforehand.
-DO $runs$
-BEGIN
-    IF {{ has_segments }} THEN
-        EXECUTE $view$CREATE OR REPLACE VIEW cerebro.runs WITH (security_barrier) AS
-SELECT r.run_id, cerebro._role_name(r.owner) AS owner, r.name, r.description,
-       CASE WHEN r.status IN ('starting', 'running')
-             AND r.driver_pid || '/' || r.lock_key <> ALL ({{ held_locks }})
-            THEN 'interrupted' ELSE r.status
-       END AS status,{{ run_columns }}
-  FROM cerebro._runs r$view$;
-    END IF;
-END
-$runs$;
 COMMENT ON VIEW cerebro.runs IS 'Your runs, or every run for members of cerebro_admin: what was asked for, its status, its manifest. A run whose driver is gone is interrupted; on a hot standby, which does not see drivers, it is as the primary has it written down.';
 
 CREATE VIEW cerebro.hops WITH (security_barrier) AS

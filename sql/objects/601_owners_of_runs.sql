@@ -38,18 +38,10 @@ DROP TRIGGER IF EXISTS check_owner ON cerebro.catalog_runs;
 {%- for table in ['configurations', 'architectures', 'plan', 'decisions', 'hops', 'updates', 'metrics', 'requests'] %}
 DROP TRIGGER IF EXISTS check_owner ON cerebro.catalog_{{ table }};
 {%- endfor %}
-DO $owners$
-BEGIN
-    -- Insertions are checked by check_run, also on segments, where no trigger is run for an UPDATE of a replicated table.
-    IF NOT {{ has_segments }} THEN
-        CREATE TRIGGER check_owner BEFORE UPDATE ON cerebro.catalog_runs
-            FOR EACH ROW EXECUTE PROCEDURE cerebro._check_owner();
-{%- for table in ['configurations', 'architectures', 'plan', 'decisions', 'hops', 'updates', 'metrics'] %}
-        CREATE TRIGGER check_owner BEFORE UPDATE ON cerebro.catalog_{{ table }}
-            FOR EACH ROW EXECUTE PROCEDURE cerebro._check_owner();
+{% if dialect.triggers_write -%}
+-- Insertions are checked by check_run.
+{%- for table in ['runs', 'configurations', 'architectures', 'plan', 'decisions', 'hops', 'updates', 'metrics', 'requests'] %}
+CREATE TRIGGER check_owner BEFORE UPDATE ON cerebro.catalog_{{ table }}
+    FOR EACH ROW EXECUTE PROCEDURE cerebro._check_owner();
 {%- endfor %}
-        CREATE TRIGGER check_owner BEFORE UPDATE ON cerebro.catalog_requests
-            FOR EACH ROW EXECUTE PROCEDURE cerebro._check_owner();
-    END IF;
-END
-$owners$;
+{% endif -%}

@@ -40,11 +40,6 @@ DROP TRIGGER IF EXISTS check_model ON cerebro.catalog_{{ part }};
 CREATE TRIGGER check_model BEFORE INSERT ON cerebro.catalog_{{ part }}
     FOR EACH ROW EXECUTE PROCEDURE cerebro._check_model();
 {%- endfor %}
-DO $check$
-BEGIN
-    {{ check_model | trim | indent(4) }}
-END
-$check$;
 
 -- Versions and states never change. Who keeps a model reads what is in it as those do who use it:
 -- an administrator does neither.

@@ -19,10 +19,9 @@ SELECT e.* FROM cerebro.catalog_job_events e
 COMMENT ON VIEW cerebro._job_events IS 'Internal: events of the jobs that the caller may see.';
 
 CREATE VIEW cerebro._schedules WITH (security_barrier) AS
-SELECT s.* FROM cerebro.catalog_schedules s
- WHERE pg_has_role(s.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE')
+SELECT s.* FROM cerebro.catalog_schedules s WHERE pg_has_role(s.owner, 'USAGE')
   WITH CASCADED CHECK OPTION;
-COMMENT ON VIEW cerebro._schedules IS 'Internal: the schedules that the caller may see.';
+COMMENT ON VIEW cerebro._schedules IS 'Internal: the schedules that the caller may change.';
 
 -- Whose a job is, and what was asked for, is written once. Whatever is written passes the triggers below.
 GRANT SELECT, INSERT (calls, session, priority, schedule, on_success, lock_key) ON cerebro._jobs TO cerebro_user;
@@ -31,11 +30,32 @@ GRANT SELECT, INSERT (name, cron, calls, session, on_success, priority, timer, d
     ON cerebro._schedules TO cerebro_user;
 
 CREATE OR REPLACE FUNCTION cerebro._open_jobs(owner {{ owner_type }}) RETURNS bigint
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT count(*) FROM cerebro.catalog_jobs j WHERE NOT j.ended AND j.owner = $1
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found bigint;
+BEGIN
+    SELECT count(*) INTO found FROM cerebro.catalog_jobs j
+     WHERE NOT j.ended AND j.owner = $1
+       -- Where tables lie on segments nobody notes that a job has ended.
+       AND NOT EXISTS (SELECT 1 FROM cerebro.catalog_job_events e WHERE e.job_id = j.job_id AND e.action IN {{ ends }});
+    RETURN found;
+END
 $$;
 ALTER FUNCTION cerebro._open_jobs({{ owner_type }}) OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._open_jobs({{ owner_type }}) IS 'Internal: how many jobs of a role have not ended.';
+
+CREATE OR REPLACE FUNCTION cerebro._most_waiting_jobs() RETURNS bigint
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    most text;
+BEGIN
+    -- A segment reads no view.
+    SELECT s.value INTO most FROM cerebro.catalog_settings s WHERE s.name = 'max_waiting_jobs_of_role';
+    RETURN coalesce(most, {% for one in settings if one.name == 'max_waiting_jobs_of_role' %}{{ one.default | sql_string }}{% endfor %});
+END
+$$;
+ALTER FUNCTION cerebro._most_waiting_jobs() OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._most_waiting_jobs() IS 'Internal: how many jobs of a role may be there that have not ended.';
 
 -- A trigger, so that an event and what follows from it are one: no job that has ended is looked at any more.
 CREATE OR REPLACE FUNCTION cerebro._job_ends() RETURNS trigger
@@ -48,18 +68,14 @@ $$;
 ALTER FUNCTION cerebro._job_ends() OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._job_ends() IS 'Internal: notes that a job has ended.';
 DROP TRIGGER IF EXISTS job_ends ON cerebro.catalog_job_events;
-DO $ends$
-BEGIN
-    IF NOT {{ has_segments }} THEN
-        CREATE TRIGGER job_ends AFTER INSERT ON cerebro.catalog_job_events
-            FOR EACH ROW WHEN (NEW.action IN {{ ends }}) EXECUTE PROCEDURE cerebro._job_ends();
-        -- Those that ended before there was this trigger.
-        UPDATE cerebro.catalog_jobs AS j SET ended = true
-         WHERE NOT j.ended AND EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
-                                        WHERE e.job_id = j.job_id AND e.action IN {{ ends }});
-    END IF;
-END
-$ends$;
+{%- if dialect.triggers_write %}
+CREATE TRIGGER job_ends AFTER INSERT ON cerebro.catalog_job_events
+    FOR EACH ROW WHEN (NEW.action IN {{ ends }}) EXECUTE PROCEDURE cerebro._job_ends();
+-- Those that ended before there was this trigger.
+UPDATE cerebro.catalog_jobs AS j SET ended = true
+ WHERE NOT j.ended AND EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
+                                WHERE e.job_id = j.job_id AND e.action IN {{ ends }});
+{%- endif %}
 
 -- Nobody is put before others but by an administrator; and where tables lie on segments, options of views are not
 -- looked at.
@@ -75,9 +91,9 @@ BEGIN
             HINT = 'members of cerebro_admin may put jobs before those of others, up to 100';
     END IF;
     -- What the database itself writes down (cerebro_work) is not counted.
-    IF TG_TABLE_NAME = 'catalog_jobs' AND current_user <> 'cerebro_owner' AND NOT {{ has_segments }} THEN
+    IF TG_TABLE_NAME = 'catalog_jobs' AND current_user <> 'cerebro_owner' THEN
         waiting := cerebro._open_jobs(NEW.owner);
-        most := (SELECT s.value::bigint FROM cerebro.settings s WHERE s.name = 'max_waiting_jobs_of_role');
+        most := cerebro._most_waiting_jobs();
         IF waiting >= most THEN
             RAISE EXCEPTION USING ERRCODE = '53400',
                 MESSAGE = pg_catalog.format('got a job beside %s of this role that have not ended; allowed: %s, the setting '
@@ -96,11 +112,44 @@ CREATE TRIGGER check_job BEFORE INSERT ON cerebro.catalog_jobs
 DROP TRIGGER IF EXISTS check_job ON cerebro.catalog_schedules;
 CREATE TRIGGER check_job BEFORE INSERT ON cerebro.catalog_schedules
     FOR EACH ROW EXECUTE PROCEDURE cerebro._check_job();
-DO $check$
+
+-- What a job is resumed from is told by those who have the rights of its owner. Administrators stop it, and no more.
+CREATE OR REPLACE FUNCTION cerebro._may_tell(job_id bigint, role oid, action text) RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    owner oid;
 BEGIN
-    {{ check_job | trim | indent(4) }}
+    -- Rights are no part of the query: it would be planned anew for each row then.
+    SELECT j.owner INTO owner FROM cerebro.catalog_jobs j WHERE j.job_id = $1;
+    RETURN FOUND AND (pg_get_userbyid($2) = 'cerebro_owner'
+        OR pg_has_role(session_user, $2, 'MEMBER')
+           AND (pg_has_role($2, owner, 'USAGE')
+                OR pg_has_role($2, 'cerebro_admin', 'USAGE') AND $3 IN ('cancel', 'cancelled', 'paused')));
 END
-$check$;
+$$;
+ALTER FUNCTION cerebro._may_tell(bigint, oid, text) OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._may_tell(bigint, oid, text) IS
+'Internal: whether a role may write an event of a job: all of them with the rights of its owner, and that it is stopped as an administrator.';
+
+CREATE OR REPLACE FUNCTION cerebro._check_job_event() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF cerebro._may_tell(NEW.job_id, cerebro._role(), NEW.action) THEN
+        RETURN NEW;
+    END IF;
+    IF cerebro._may_tell(NEW.job_id, cerebro._role(), 'cancel') THEN
+        RAISE EXCEPTION USING ERRCODE = '42501',
+            MESSAGE = pg_catalog.format('action: got %s of a job of another role; allowed: cancel', NEW.action),
+            HINT = 'Its owner, or a role that has the rights of its owner, tells what becomes of it.';
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = '44000',
+        MESSAGE = pg_catalog.format('job_id: got %s; you have no job of that number', NEW.job_id);
+END
+$$;
+COMMENT ON FUNCTION cerebro._check_job_event() IS 'Internal: refuses events of jobs that the caller may not tell of.';
+DROP TRIGGER IF EXISTS check_job_event ON cerebro.catalog_job_events;
+CREATE TRIGGER check_job_event BEFORE INSERT ON cerebro.catalog_job_events
+    FOR EACH ROW EXECUTE PROCEDURE cerebro._check_job_event();
 
 -- Who listens hears that something has changed, not what: everybody in a database may listen to any channel.
 CREATE OR REPLACE FUNCTION cerebro._tell_change() RETURNS trigger
@@ -121,31 +170,19 @@ COMMENT ON FUNCTION cerebro._tell_change() IS 'Internal: NOTIFY cerebro_runs whe
 DROP TRIGGER IF EXISTS tell_change ON cerebro.catalog_runs;
 DROP TRIGGER IF EXISTS tell_new ON cerebro.catalog_runs;
 DROP TRIGGER IF EXISTS tell_change ON cerebro.catalog_job_events;
-DO $tell$
-BEGIN
-    -- A trigger of a table that lies on segments runs there, where nobody listens.
-    IF NOT {{ has_segments }} THEN
-        CREATE TRIGGER tell_change AFTER UPDATE OF status ON cerebro.catalog_runs
-            FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE PROCEDURE cerebro._tell_change();
-        CREATE TRIGGER tell_new AFTER INSERT ON cerebro.catalog_runs
-            FOR EACH ROW EXECUTE PROCEDURE cerebro._tell_change();
-        CREATE TRIGGER tell_change AFTER INSERT ON cerebro.catalog_job_events
-            FOR EACH ROW WHEN (NEW.action NOT IN ('told', 'done', 'cancel')) EXECUTE PROCEDURE cerebro._tell_change();
-    END IF;
-END
-$tell$;
+{%- if dialect.triggers_write %}
+CREATE TRIGGER tell_change AFTER UPDATE OF status ON cerebro.catalog_runs
+    FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE PROCEDURE cerebro._tell_change();
+CREATE TRIGGER tell_new AFTER INSERT ON cerebro.catalog_runs
+    FOR EACH ROW EXECUTE PROCEDURE cerebro._tell_change();
+CREATE TRIGGER tell_change AFTER INSERT ON cerebro.catalog_job_events
+    FOR EACH ROW WHEN (NEW.action NOT IN ('told', 'done', 'cancel')) EXECUTE PROCEDURE cerebro._tell_change();
+{%- endif %}
 
 CREATE OR REPLACE FUNCTION cerebro._held_locks() RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    found bigint[];
 BEGIN
-    EXECUTE 'SELECT array_agg((l.classid::bigint << 32) | l.objid::bigint) FROM pg_catalog.pg_locks l '
-            'WHERE l.locktype = ''advisory'' AND l.granted AND l.objsubid = 1 AND l.database = ('
-            '    SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())'
-            || CASE WHEN {{ has_segments }} THEN ' AND l.gp_segment_id = -1' ELSE '' END
-       INTO found;
-    RETURN coalesce(found, '{}');
+    RETURN coalesce((SELECT array_agg(k.key) FROM ({{ dialect.held_locks }}) k), '{}');
 END
 $$;
 COMMENT ON FUNCTION cerebro._held_locks() IS 'Internal: the advisory locks of this database that are held.';
@@ -161,6 +198,7 @@ COMMENT ON FUNCTION cerebro._nth_start(bigint, bigint, timestamptz[], double pre
 'Internal: when a job at a place of the queue begins, where so many begin at once, others end at these times, and each takes so many seconds.';
 
 -- What is computed from the jobs of others is a place in the queue, and when it is their turn.
+{%- if dialect.views_join_locks %}
 CREATE VIEW cerebro.jobs WITH (security_barrier) AS
 WITH last AS (
     SELECT DISTINCT ON (e.job_id) e.job_id, e.action, e.message, e.logged
@@ -235,19 +273,14 @@ SELECT v.job_id, cerebro._role_name(v.owner) AS owner,
  CROSS JOIN most m
   LEFT JOIN waiting w ON w.job_id = v.job_id
  WHERE pg_has_role(v.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE');
--- Where tables lie on segments locks are looked up once, beforehand, as for cerebro.runs, and nothing of the jobs of others but
--- a place in the queue is computed: the view above ends the server there.
-{%- set held = "COALESCE(ARRAY(SELECT (k.classid::bigint << 32) | k.objid::bigint FROM pg_catalog.pg_locks k
-                 WHERE k.locktype = 'advisory' AND k.granted AND k.objsubid = 1 AND k.gp_segment_id = -1
-                   AND k.database = (SELECT d.oid FROM pg_catalog.pg_database d
-                                      WHERE d.datname = current_database())), '{}')" %}
+{%- else %}
+-- Locks are looked up once, beforehand, as for cerebro.runs, and nothing of the jobs of others but a place in the queue is
+-- computed: the view above ends the server here.
+{%- set held = "COALESCE(ARRAY(SELECT k.key FROM (" ~ dialect.held_locks ~ ") k), '{}')" %}
 {%- set last = "(SELECT DISTINCT ON (e.job_id) e.job_id, e.action, e.message, e.logged
                FROM cerebro.catalog_job_events e WHERE e.action IN " ~ stands ~ "
               ORDER BY e.job_id, e.event_id DESC)" %}
-DO $jobs$
-BEGIN
-    IF {{ has_segments }} THEN
-        EXECUTE $view$CREATE OR REPLACE VIEW cerebro.jobs WITH (security_barrier) AS
+CREATE VIEW cerebro.jobs WITH (security_barrier) AS
 SELECT j.job_id, cerebro._role_name(j.owner) AS owner, {{ called('j.calls') }} AS call, r.run_id,
        CASE WHEN l.action IN {{ ends }} THEN l.action
             WHEN j.lock_key = ANY ({{ held }}) THEN 'running'
@@ -270,10 +303,8 @@ SELECT j.job_id, cerebro._role_name(j.owner) AS owner, {{ called('j.calls') }} A
               ORDER BY e.job_id, e.event_id DESC) r ON r.job_id = j.job_id
   LEFT JOIN (SELECT e.job_id, count(*) AS attempts, min(e.logged) AS first
                FROM cerebro.catalog_job_events e WHERE e.action = 'started' GROUP BY e.job_id) s
-    ON s.job_id = j.job_id$view$;
-    END IF;
-END
-$jobs$;
+    ON s.job_id = j.job_id;
+{%- endif %}
 COMMENT ON VIEW cerebro.jobs IS
 'Your jobs, or every job for members of cerebro_admin: calls with wait := false, and those of schedules. status: queued, running, interrupted (goes on by itself), finished, failed, cancelled, paused, skipped; place: in the queue.';
 
@@ -288,10 +319,11 @@ SELECT cerebro._role_name(s.owner) AS owner, s.name, s.cron, s.timer,
        j.finished AS last_end, s.due AS next_start,
        -- A timer looks once a minute; what is later than that was not started by it.
        s.due < now() - interval '5 minutes' AS is_overdue
-  FROM cerebro._schedules s
+  FROM cerebro.catalog_schedules s
   LEFT JOIN (SELECT DISTINCT ON (o.owner, o.schedule) o.owner, o.schedule, o.job_id, o.status, o.submitted, o.finished
                FROM cerebro.jobs o WHERE o.schedule IS NOT NULL ORDER BY o.owner, o.schedule, o.job_id DESC) j
-    ON j.owner = cerebro._role_name(s.owner) AND j.schedule = s.name;
+    ON j.owner = cerebro._role_name(s.owner) AND j.schedule = s.name
+ WHERE pg_has_role(s.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE');
 COMMENT ON VIEW cerebro.schedules IS
 'Your schedules, or all of them for members of cerebro_admin: the last start of each, and the next one. is_overdue: the next start is more than five minutes late, so that its timer (pg_cron, crontab, cerebro daemon) does not run, or may not start it; NULL where that is not known.';
 
@@ -330,7 +362,7 @@ ALTER FUNCTION cerebro._may_start(bigint) OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._may_start(bigint) IS 'Internal: whether one more job of that owner may go on beside those that do.';
 
 CREATE OR REPLACE FUNCTION cerebro._start_job(job_id bigint, role text)
-RETURNS boolean LANGUAGE plpython3u AS {{ udf('_start_job') }};
+RETURNS boolean LANGUAGE plpython3u AS {{ plpython('return relay.driver("jobs.work", job_id, role)') }};
 COMMENT ON FUNCTION cerebro._start_job(bigint, text) IS
 'Internal: starts a driver that goes on with a job as its owner. Only the owner of the catalog may call it.';
 
@@ -451,7 +483,7 @@ ALTER FUNCTION cerebro._job_failed(bigint, text) OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._job_failed(bigint, text) IS
 'Internal: writes down that a job, and its run, cannot be started. Only the owner of the catalog may call it.';
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_work() RETURNS integer
+{{ head('cerebro_work') }}
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     kept    interval := (SELECT nullif(s.value, '')::interval FROM cerebro.settings s WHERE s.name = 'keep_runs');
@@ -511,8 +543,7 @@ BEGIN
 END
 $$;
 ALTER FUNCTION cerebro.cerebro_work() OWNER TO cerebro_owner;
-COMMENT ON FUNCTION cerebro.cerebro_work() IS
-'Starts jobs that wait, and those that were under way when the server ended; forgets runs and jobs that are older than the setting keep_runs. pg_cron and cerebro daemon call it every minute, and nobody else has to. Returns how many jobs were started.';
+{{ comment('cerebro_work') }}
 
 CREATE OR REPLACE FUNCTION cerebro._lock_number() RETURNS bigint
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -521,66 +552,31 @@ $$;
 COMMENT ON FUNCTION cerebro._lock_number() IS 'Internal: a random key for the lock of a job.';
 
 CREATE OR REPLACE FUNCTION cerebro._wait_for(what text, number bigint, seconds double precision)
-RETURNS text LANGUAGE plpython3u AS {{ udf('_wait_for') }};
+RETURNS text LANGUAGE plpython3u AS {{ plpython('return relay.driver("jobs.wait_for", what, number, seconds)') }};
 COMMENT ON FUNCTION cerebro._wait_for(text, bigint, double precision) IS
 'Internal: cerebro_wait and cerebro_wait_job with seconds.';
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_wait(run_id bigint, timeout interval DEFAULT NULL)
-RETURNS text LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+{{ head('cerebro_wait') }} LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT cerebro._wait_for('run', $1, extract(epoch FROM $2)::double precision)
 $$;
-COMMENT ON FUNCTION cerebro.cerebro_wait(bigint, interval) IS
-'Waits until a run has ended, with the job that it is of; returns its status, which is queued or running where the time is over before.';
+{{ comment('cerebro_wait') }}
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_wait_job(job_id bigint, timeout interval DEFAULT NULL)
-RETURNS text LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+{{ head('cerebro_wait_job') }} LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT cerebro._wait_for('job', $1, extract(epoch FROM $2)::double precision)
 $$;
-COMMENT ON FUNCTION cerebro.cerebro_wait_job(bigint, interval) IS
-'Waits until a job has ended; returns its status, which is queued or running where the time is over before.';
+{{ comment('cerebro_wait_job') }}
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_cancel_job(job_id bigint)
-RETURNS text LANGUAGE plpython3u AS {{ udf('cerebro_cancel_job') }};
-COMMENT ON FUNCTION cerebro.cerebro_cancel_job(bigint) IS
-'Stops a job, whether it waits or is under way; its run, where it has one, can be resumed. Returns the status afterwards.';
+{{ function('cerebro_cancel_job') }}
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_promote_if_better(
-    run_id  bigint,
-    model   text,
-    mst_key integer DEFAULT NULL,
-    validation_table text DEFAULT NULL)
-RETURNS integer LANGUAGE plpython3u AS {{ udf('cerebro_promote_if_better') }};
-COMMENT ON FUNCTION cerebro.cerebro_promote_if_better(bigint, text, integer, text) IS
-'Registers the best model of a finished run, or that of mst_key, and gives it the alias, such as model:digits@champion, if it is better on the validation table of the run than the version that has the alias, or where none has. Both are scored anew: on the packed rows, or, where one of them was trained with another encoding or other classes, on the raw rows that these were packed from, each by its own encoding. validation_table: other rows, packed or raw. Returns the version, NULL where it is no better. The lineage of the version tells what was compared.';
+{{ function('cerebro_promote_if_better') }}
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_submit(
-    calls      json,
-    on_success text DEFAULT NULL,
-    priority   integer DEFAULT 0)
-RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_submit') }};
-COMMENT ON FUNCTION cerebro.cerebro_submit(json, text, integer) IS
-'Makes calls once, one after another, as a job that needs no session, and returns its job_id. calls, on_success and priority as in cerebro_schedule. Any function that changes data may be called. Everything is checked now.';
+{{ function('cerebro_submit') }}
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_schedule(
-    name       text,
-    cron       text,
-    calls      json,
-    on_success text DEFAULT NULL,
-    priority   integer DEFAULT 0,
-    timer      text DEFAULT NULL)
-RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_schedule') }};
-COMMENT ON FUNCTION cerebro.cerebro_schedule(text, text, json, text, integer, text) IS
-'Makes calls again and again, as a job of the caller each time: cron such as 0 3 * * *; calls: an object with the functions by name, in their order, and their arguments by name; any function that changes data may be called. Everything is checked now. on_success: such as model:digits@champion, for cerebro_promote_if_better. timer: pg_cron, crontab (the line that cerebro schedule --print writes) or daemon (the program cerebro daemon); default: pg_cron where it is in this database, else daemon. A schedule of that name gives way.';
+{{ function('cerebro_schedule') }}
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_unschedule(name text)
-RETURNS void LANGUAGE plpython3u AS {{ udf('cerebro_unschedule') }};
-COMMENT ON FUNCTION cerebro.cerebro_unschedule(text) IS
-'Ends a schedule; a job of it that goes on does so.';
+{{ function('cerebro_unschedule') }}
 
-CREATE OR REPLACE FUNCTION cerebro.cerebro_start_schedule(name text)
-RETURNS bigint LANGUAGE plpython3u AS {{ udf('cerebro_start_schedule') }};
-COMMENT ON FUNCTION cerebro.cerebro_start_schedule(text) IS
-'Makes the calls of a schedule now, as a job; returns its job_id. Where the one before still goes on it is skipped, which is a job as well, and NULL is returned. Timers call it.';
+{{ function('cerebro_start_schedule') }}
 
 -- With pg_cron in this database what waits, and what a restart of the server has ended, goes on by itself.
 DO $cron$

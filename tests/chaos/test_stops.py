@@ -33,6 +33,7 @@ def calm(stopped: Embedded) -> stops.Calm:
         (stops.PREDICT, stops.TERMINATE, 0.5),
         (stops.PROMOTE, stops.CANCEL, 0.3),
         (stops.SEARCH, stops.SHUTDOWN, 0.6),
+        (stops.JOB, stops.SHUTDOWN, 0.6),
     ],
 )
 def test_a_call_ends_leaves_nothing_and_is_done_after_all(

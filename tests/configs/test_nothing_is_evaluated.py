@@ -42,8 +42,6 @@ ALLOWED = {
     # Modules of the package itself: an entry by its name, and all of them before processes are forked.
     "cerebro_db/trainers/child.py": ["import_module"],
     "cerebro_db/trainers/keeper.py": ["import_module"],
-    # The module of the package that has the Python of an SQL function of its own.
-    "cerebro_db/server/job_calls.py": ["import_module"],
 }
 
 

@@ -35,7 +35,7 @@ class Listener:
                 )
             self.tables.remove(words[2])
         elif words[0] == "INSERT":
-            self.moved.append((words[2], words[5]))
+            self.moved.append((words[2], words[words.index("FROM") + 1]))
         return []
 
     def execute_quietly(self, sql: str) -> None:

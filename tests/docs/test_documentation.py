@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,16 @@ def test_every_public_function_is_in_the_reference_with_its_signature(sql: Any) 
     ]
     assert sorted(signature for _, signature in told) == sorted(map(one_line, catalog))
     assert all(signature.startswith(f"{heading}(") for heading, signature in told)
+
+
+def test_signatures_and_tables_of_arguments_are_those_of_the_declarations() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "reference.py"))
+    stale = [
+        page.name
+        for page in REFERENCE.pages
+        if script["rewritten"](page.read_text()) != page.read_text()
+    ]
+    assert stale == [], "run scripts/reference.py"
 
 
 def functions() -> dict[str, str]:

@@ -10,18 +10,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from dataclasses import replace
 from typing import Any
 
-from cerebro_db.configs.grids.search_methods import find_method
-from cerebro_db.core.search import Aim, Budget, EarlyStopping
 from cerebro_db.core.spec import Space
-from cerebro_db.postgres.client import Client
+from cerebro_db.postgres.control import Client
+from cerebro_db.requests.searching import SearchRequest
 from cerebro_db.runs import decisions
+from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import resume
-from cerebro_db.runs.request import Limits
 from cerebro_db.runs.searches.extending import extend
-from cerebro_db.runs.searches.search import SearchRequest, search
+from cerebro_db.runs.searches.search import search
 
 SPACE = Space(
     (1, 2),
@@ -59,26 +57,38 @@ LONG = {"num_configs": 4, "num_iterations": 150}
 SPACES = {"grid": LISTED, "hyperband": LISTED, "cma-es": NUMBERS}
 
 
-def request(method: str, name: str, workers: int, client: Client, **more: Any) -> SearchRequest:
+def request(
+    method: str,
+    name: str,
+    workers: int,
+    client: Client,
+    *,
+    params: dict[str, Any] | None = None,
+    space: Space | None = None,
+    **more: Any,
+) -> SearchRequest:
     """A search over small nets."""
-    if method == "long":
-        return replace(request("random", name, workers, client, **more), params=LONG)
+    known, space = LONG if method == "long" else METHODS[method], space or SPACES.get(method, SPACE)
+    method = "random" if method == "long" else method
+    given = {
+        "automl_method": method,
+        "automl_params": ", ".join(f"{key}={value}" for key, value in (params or known).items()),
+        "objective": "val_accuracy",
+        "name": name,
+        "validation_table": "val",
+        "num_workers": workers,
+    }
     return SearchRequest(
         "packed",
         name,
         "models",
-        SPACES.get(method, SPACE),
-        method,
-        find_method(method).validated(METHODS[method]),
-        **{
-            "objective": (Aim("val_accuracy"), Aim("val_loss"))[: more.pop("objectives", 1)],
-            "name": name,
-            "validation_table": "val",
-            "num_workers": workers,
-            "search_path": client.search_path,
-            "cores": client.cores,
-            **more,
-        },
+        None,
+        space.model_ids,
+        space.compile_params_grid,
+        space.fit_params_grid,
+        **(given | more),
+        search_path=client.search_path,
+        cores=client.cores,
     )
 
 
@@ -108,11 +118,10 @@ def main(
     elif run_id:
         resume(client.pool, client.dialect, int(run_id), Limits(num_workers=int(workers)))
     else:
-        watched = method.endswith("+")
-        stopping = EarlyStopping(patience=1, median_after=3) if watched else EarlyStopping()
+        rule = "patience=1, median_after=3" if method.endswith("+") else None
         asked = request(
-            method.rstrip("+"), name, int(workers), client, early_stopping=stopping,
-            budget=Budget() if method == "long" else Budget(max_epochs=60),
+            method.rstrip("+"), name, int(workers), client, early_stopping=rule,
+            max_epochs=None if method == "long" else 60,
         )  # fmt: skip
         search(client.pool, client.dialect, asked)
     client.pool.close()

@@ -455,7 +455,7 @@ def test_a_warm_start_keeps_its_output(bench: Any, fit: Fit) -> None:
     bench.run("SELECT cerebro_resume(%s)", (run_id,))
 
 
-@pytest.mark.not_on_segments(EMBEDDED_ONLY)  # where rows of hops are not the statement's
+@pytest.mark.not_on_segments(EMBEDDED_ONLY)
 def test_an_error_of_the_server_tells_how_to_go_on(bench: Any, fit: Fit) -> None:
     bench.run(
         "CREATE FUNCTION no_space() RETURNS trigger LANGUAGE plpgsql AS "

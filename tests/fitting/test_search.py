@@ -6,19 +6,19 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gates import Gate
+from msgspec import structs
 from pace import stretched
 
-from cerebro_db.core.search import Budget, EarlyStopping
 from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.methods.asha import Asha
 from cerebro_db.errors import InvalidArgument, WrongRunStatus
-from cerebro_db.postgres.client import Client
+from cerebro_db.postgres.control import Client
+from cerebro_db.requests.searching import ReplayRequest
 from cerebro_db.runs.searches import extending, notices, replay, requests
 from cerebro_db.runs.searches.search import search
 from tests.fitting import searching
@@ -144,7 +144,7 @@ def test_others_change_a_search_which_can_be_repeated(bench: Any, gate: Gate) ->
     assert 2 < status[1] < 150
     assert bench.value("SELECT count(*) FROM cerebro._requests") == 0
 
-    request = replay.ReplayRequest(run_id, "steered_again", "steered_again", num_workers=3,
+    request = ReplayRequest(run_id, "steered_again", "steered_again", num_workers=3,
                                   search_path=client.search_path, cores=client.cores)  # fmt: skip
     repeated = replay.replay(client.pool, client.dialect, request)
     assert models(bench, "steered_again") == models(bench, "steered")
@@ -157,10 +157,10 @@ def test_others_change_a_search_which_can_be_repeated(bench: Any, gate: Gate) ->
 def test_a_search_that_decides_as_soon_as_it_can_is_repeated(bench: Any) -> None:
     client = Client.of(bench.dsn)
     request = searching.request(
-        "asha", "hasty", 4, client, deterministic=False, early_stopping=EarlyStopping(patience=1)
+        "asha", "hasty", 4, client, deterministic=False, early_stopping="patience=1"
     )
     run_id = search(client.pool, client.dialect, request)
-    asked = replay.ReplayRequest(run_id, "hasty_again", num_workers=1,
+    asked = ReplayRequest(run_id, "hasty_again", num_workers=1,
                                 search_path=client.search_path, cores=client.cores)  # fmt: skip
     repeated = replay.replay(client.pool, client.dialect, asked)
     assert models(bench, "hasty_again") == models(bench, "hasty")
@@ -177,8 +177,8 @@ def test_a_finished_search_goes_on_with_a_larger_budget(bench: Any) -> None:
         range(1, 8), 4
     )
     # They were planned together: as if they had had that budget from the beginning.
-    whole = searching.request("random", "much", 2, client)
-    whole = replace(whole, params={"num_configs": 5, "num_iterations": 4})
+    params = {"num_configs": 5, "num_iterations": 4}
+    whole = searching.request("random", "much", 2, client, params=params)
     search(client.pool, client.dialect, whole)
     found = models(bench, "little")
     assert {key: found[key] for key in range(1, 6)} == models(bench, "much")
@@ -187,11 +187,13 @@ def test_a_finished_search_goes_on_with_a_larger_budget(bench: Any) -> None:
 
 def test_what_was_measured_after_a_target_was_reached_does_not_count(bench: Any) -> None:
     client = Client.of(bench.dsn)
-    rule, found = EarlyStopping(target=0.6), []
+    params, found = {"num_configs": 6, "num_iterations": 6}, []
     for workers in (1, 2, 4):
         name = f"aimed_{workers}"
-        asked = searching.request("random", name, workers, client, early_stopping=rule)
-        asked = replace(asked, params={"num_configs": 6, "num_iterations": 6})
+        rule = "target=0.6"
+        asked = searching.request(
+            "random", name, workers, client, early_stopping=rule, params=params
+        )
         run_id = search(client.pool, client.dialect, asked)
         rows = bench.fetch(
             "SELECT mst_key, rank, status, epoch, objectives, reason FROM cerebro.trials "
@@ -214,9 +216,9 @@ def test_max_seconds_end_a_search(bench: Any) -> None:
     client = Client.of(bench.dsn)
     for seconds in (6, 24, 96):  # until one has done an epoch, on a machine that is busy
         name = f"brief_{seconds}"
-        request = searching.request("long", name, 2, client, budget=Budget(max_seconds=seconds))
-        endless = {**request.params, "num_iterations": 100_000}
-        run_id = search(client.pool, client.dialect, replace(request, params=endless))
+        endless = {**searching.LONG, "num_iterations": 100_000}
+        request = searching.request("long", name, 2, client, max_seconds=seconds, params=endless)
+        run_id = search(client.pool, client.dialect, request)
         decided = bench.fetch(DECISIONS, (run_id,))
         assert ("finish", "max_seconds") in [(row[2], row[7]) for row in decided]
         status = bench.value("SELECT status FROM cerebro.runs WHERE run_id = %s", (run_id,))
@@ -232,10 +234,9 @@ def test_max_seconds_end_a_search(bench: Any) -> None:
 def test_a_search_learns_from_an_earlier_run(bench: Any) -> None:
     client = Client.of(bench.dsn)
     first = search(client.pool, client.dialect, searching.request("tpe", "taught", 4, client))
-    warm = searching.request("tpe", "learnt", 4, client, warm_start_run=first)
-    run_id = search(
-        client.pool, client.dialect, replace(warm, params={**warm.params, "num_configs": 3})
-    )
+    params = {**searching.METHODS["tpe"], "num_configs": 3}
+    warm = searching.request("tpe", "learnt", 4, client, warm_start_run=first, params=params)
+    run_id = search(client.pool, client.dialect, warm)
     earlier = bench.value(
         "SELECT jsonb_array_length(search -> 'earlier') FROM cerebro._runs WHERE run_id = %s",
         (run_id,),
@@ -248,7 +249,7 @@ def test_a_search_learns_from_an_earlier_run(bench: Any) -> None:
         search(
             client.pool,
             client.dialect,
-            replace(warm, warm_start_run=fit, model_output_table="none"),
+            structs.replace(warm, warm_start_run=fit, model_output_table="none"),
         )
     client.pool.close()
 
@@ -279,8 +280,8 @@ def test_trials_that_the_clock_has_stopped_go_on(bench: Any, gate: Gate) -> None
     gate.shut(epoch=40)  # on a fast machine
     for seconds in (4, 16, 64):  # until one has done an epoch, on a machine that is busy
         name = f"stopped_{seconds}"
-        brief = searching.request("long", name, 2, client, budget=Budget(max_seconds=seconds))
-        run_id = search(client.pool, client.dialect, replace(brief, params=params))
+        brief = searching.request("long", name, 2, client, max_seconds=seconds, params=params)
+        run_id = search(client.pool, client.dialect, brief)
         done = f"SELECT mst_key, model_epoch FROM {name}_info WHERE model_epoch IS NOT NULL"
         epochs = dict(bench.fetch(done))
         if epochs:
@@ -291,7 +292,7 @@ def test_trials_that_the_clock_has_stopped_go_on(bench: Any, gate: Gate) -> None
         extending.extend(client.pool, client.dialect, run_id)
     assert extending.extend(client.pool, client.dialect, run_id, max_seconds=300) == run_id
     assert dict(bench.fetch(done)) == dict.fromkeys(epochs, 100)
-    whole = replace(searching.request("random", "unstopped", 2, client), params=params)
+    whole = searching.request("random", "unstopped", 2, client, params=params)
     search(client.pool, client.dialect, whole)
     expected = models(bench, "unstopped")
     assert models(bench, name) == {key: expected[key] for key in epochs}
@@ -311,9 +312,9 @@ def test_who_fails_ahead_of_the_target_is_given_up_all_the_same(bench: Any) -> N
     )
     for workers in (1, 4):
         name = f"ahead_{workers}"
-        rule = EarlyStopping(target=0.0)
-        asked = searching.request("grid", name, workers, client, early_stopping=rule)
-        run_id = search(client.pool, client.dialect, replace(asked, space=space))
+        rule = "target=0.0"
+        asked = searching.request("grid", name, workers, client, early_stopping=rule, space=space)
+        run_id = search(client.pool, client.dialect, asked)
         rows = "SELECT mst_key, status, epoch, action, error FROM cerebro.trials WHERE run_id = %s ORDER BY 1"
         found.append(bench.fetch(rows, (run_id,)))
     told = "the target is reached by 1"
@@ -359,10 +360,10 @@ def test_a_small_budget_of_trials_has_a_model_of_all_epochs(
     # However fast the trials are: each look at them counts.
     monkeypatch.setattr(notices, "_SOONEST", 0.0)
     client = Client.of(bench.dsn)
+    params = {"num_configs": 20, "R": 9, "r": 1, "eta": 3}
     request = searching.request(
-        "asha", "few_trials", 2, client, budget=Budget(max_configurations=6), concurrency=2
+        "asha", "few_trials", 2, client, max_configs=6, concurrency=2, params=params
     )
-    request = replace(request, params={"num_configs": 20, "R": 9, "r": 1, "eta": 3})
     told: list[str] = []
     run_id = search(client.pool, client.dialect, request, notify=told.append)
     epochs = bench.column("SELECT model_epoch FROM few_trials_info ORDER BY 1 DESC")

@@ -264,13 +264,20 @@ def kill_a_trainer(bench: Any, gate: Gate) -> None:
         resting = set(bench.column(workers, ("idle",)))
         return [pid for pid, worker in trainers().items() if gate.waiting() and worker in resting]
 
-    trainer = until_true(idle)[0]
+    def stopped() -> int | None:
+        """A trainer that stands still, whose worker has nothing to do: that may have changed before it stood still."""
+        trainer = until_true(idle)[0]
+        os.kill(trainer, signal.SIGSTOP)
+        if trainer in idle():
+            return trainer
+        os.kill(trainer, signal.SIGCONT)
+        return None
+
+    trainer = until_true(stopped)
     worker = trainers()[trainer]
-    os.kill(trainer, signal.SIGSTOP)
-    opened = bench.value("SELECT clock_timestamp()")
     gate.open()
-    asked = f"SELECT count(*) > 0 FROM ({workers} AND pid = %s AND query_start > %s) AS w"
-    until(bench, f"{asked}", ("active", worker, opened))
+    # In this round, where the driver had not come to it, or in the next one.
+    until(bench, f"SELECT count(*) > 0 FROM ({workers} AND pid = %s) AS w", ("active", worker))
     time.sleep(0.5)  # until it has sent what it has to send
     os.kill(trainer, signal.SIGKILL)
 

@@ -26,7 +26,8 @@ pytestmark = pytest.mark.slow
 EPOCHS = 14
 # Of the states of a run that can go on: where they lie, and where they go.
 STATES = (
-    "SELECT mst_key, version, segment_key, coalesce(partition_key, 0) >= 0, (result).rows "
+    "SELECT mst_key, version, segment_key, coalesce(partition_key, 0) >= 0, "
+    "(report::json #>> '{{hops,0,rows}}')::int "
     "FROM cerebro_states.{} WHERE chunk = 0"
 )
 

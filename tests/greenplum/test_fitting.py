@@ -10,9 +10,9 @@ import psycopg2
 import pytest
 
 from cerebro_db.decide import dispatch
-from cerebro_db.postgres.client import Client
+from cerebro_db.postgres.control import Client
+from cerebro_db.requests.fitting import FitRequest
 from cerebro_db.runs.driver import fit_multiple
-from cerebro_db.runs.request import FitRequest
 from conftest import Sql
 from tests.fitting.conftest import ADAM, FULL, PLAIN, select
 from tests.greenplum.processes import computing

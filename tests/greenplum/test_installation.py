@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 
 import psycopg2
 import pytest
 
 from cerebro_db.errors import InstallationFailed
 from cerebro_db.install import installer
+from cerebro_db.install.connection import rows
 from cerebro_db.install.script import Script
-from cerebro_db.postgres.dialects.choice import HAS_SEGMENTS
+from cerebro_db.postgres.dialects.choice import IDENTITY
+from cerebro_db.postgres.dialects.greenplum6 import hosts
 from conftest import Sql
 
 
@@ -48,12 +51,12 @@ def test_the_package_runs_on_every_segment(segments: Sql) -> None:
 
 
 def test_a_server_that_works_alone_has_no_segments(segments: Sql) -> None:
-    query = f"SELECT {HAS_SEGMENTS}"
-    assert segments.value(query)
+    query = f"SELECT {IDENTITY}"
+    assert segments.value(query) == "greenplum6"
     alone = psycopg2.connect(segments.dsn, options="-c gp_session_role=utility")
     with contextlib.closing(alone), alone.cursor() as cursor:
         cursor.execute(query)
-        assert cursor.fetchone() == (False,)
+        assert cursor.fetchone() == ("postgresql",)
 
 
 @pytest.mark.slow
@@ -67,9 +70,10 @@ def test_verify_asks_every_segment(segments: Sql) -> None:
 
 def test_verify_names_the_host_that_differs(segments: Sql, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [("there", 1, "0.0.1", "Python", "3.0")]
-    monkeypatch.setattr(installer, "SEGMENT_VERSIONS", f"SELECT * FROM (VALUES {found[0]}) AS v")
+    monkeypatch.setattr(hosts, "_SEGMENT_VERSIONS", f"SELECT * FROM (VALUES {found[0]}) AS v")
+    expected = {"Cerebro-DB": "0.1.0", "Python": "3.0"}
     with (
         installer.transaction(segments.dsn) as connection,
         pytest.raises(InstallationFailed, match='segment 1 on host "there" has Cerebro-DB'),
     ):
-        installer._verify_segments(connection, {"Cerebro-DB": "0.1.0", "Python": "3.0"})
+        hosts.GreenplumHosts().check_versions(partial(rows, connection), expected)

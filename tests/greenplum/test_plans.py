@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from cerebro_db.postgres.dialects.choice import Greenplum
+from cerebro_db.postgres.dialects.greenplum6.dialect import Greenplum6
 from cerebro_db.postgres.dialects.greenplum6.rotation import GreenplumRotation
 from cerebro_db.postgres.dialects.postgresql.training import HopOrder, ScanOrder, StateTables
 from cerebro_db.postgres.names import QualifiedName
@@ -17,7 +17,7 @@ from cerebro_db.postgres.sessions import Session, SessionLost, StatementFailed
 from cerebro_db.runs.results import model_tables, models_from_states
 from conftest import Sql
 
-SQL, ROTATION = Greenplum(90426).training, GreenplumRotation()
+SQL, ROTATION = Greenplum6(90426).training, GreenplumRotation()
 STATES = QualifiedName("public", "states")
 
 
@@ -31,7 +31,7 @@ def worker(segments: Sql) -> Iterator[Session]:
     segments.run("SELECT cerebro_pack('source', 'packed', 'y', 'x', 50)")
     session = Session(segments.dsn, "test")
     session.settle()
-    session.run("; ".join(Greenplum(90426).session_settings()))
+    session.run("; ".join(Greenplum6(90426).session_settings()))
     session.run(SQL.worker_settings(StateTables("states", 3, True)))
     for statement in SQL.create_states(STATES, True):
         session.run(statement)
@@ -48,7 +48,7 @@ def packed(worker: Session) -> PackedTable:
 def _order(**changes: object) -> HopOrder:
     fields: dict[str, object] = dict(
         source=STATES, target=STATES, run_id=1, mst_key=1, epoch=1, position=1, partition_key=1,
-        version=1, makes=2, next_partition_key=0, worker=0, waited=0.0, task="{}", salt="s", passes=1,
+        version=1, makes=2, next_partition_key=0, task="{}", salt="s", passes=1,
         reads=True, weights_of=None, preparation="{}",
     )  # fmt: skip
     return HopOrder(**{**fields, **changes})  # type: ignore[arg-type]

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from cerebro_db.postgres.dialects.choice import Greenplum
+from cerebro_db.columns.inputs import Input, NumberInput
+from cerebro_db.columns.values import Column
+from cerebro_db.postgres.dialects.greenplum6.dialect import Greenplum6
 from cerebro_db.postgres.dialects.greenplum6.prediction import GreenplumPrediction
 from cerebro_db.postgres.dialects.postgresql.prediction import PackedSource, RowSource, Source
 from cerebro_db.postgres.dialects.postgresql.prediction_answers import (
@@ -20,12 +22,14 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions import Session
 from conftest import Sql
 
+X = Input(Column("x", "real[]", 1021, "real[]", "A", 700, "N"), "", 700)
+ID = NumberInput(Column("id", "integer", 23, "integer", "N", None, None), "bigint", 20)
 SQL = GreenplumPrediction(90426)
 ROWS = RowSource(
-    QualifiedName("public", "plain"), (("id", "integer"),), ("t.id",), "t.x", addressed=True
+    QualifiedName("public", "plain"), (("id", "integer"),), ("t.id",), (X,), addressed=True
 )
 PACKED = PackedSource(QualifiedName("public", "packed"), (("x", 8),))
-MORE_ROWS = replace(ROWS, more=("ARRAY[t.id]",))
+MORE_ROWS = replace(ROWS, inputs=(X, ID))
 MORE_BUFFERS = replace(PACKED, columns=(("x", 8), ("z", 4)))
 OUTPUT = QualifiedName("public", "answers")
 
@@ -35,7 +39,7 @@ def session(segments: Sql) -> Iterator[Session]:
     """A session such as drivers use, in a transaction with tables to predict on."""
     session = Session(segments.dsn, "test")
     session.settle()
-    session.run("; ".join(Greenplum(90426).session_settings()))
+    session.run("; ".join(Greenplum6(90426).session_settings()))
     session.run(
         "SET search_path = public; BEGIN; CREATE TABLE plain AS SELECT g AS id, ARRAY[g, g]::real[] AS x "
         "FROM generate_series(1, 600) g DISTRIBUTED BY (id); "

@@ -13,10 +13,10 @@ from run_states import begin, finish, planned, run_state, view
 
 from cerebro_db.core.spec import Hop
 from cerebro_db.decide.strategies.rotation import next_step
-from cerebro_db.postgres.client import Client
+from cerebro_db.postgres.control import Client
 from cerebro_db.postgres.dialects.greenplum6.rotation import GreenplumRotation
+from cerebro_db.requests.fitting import FitRequest
 from cerebro_db.runs.driver import fit_multiple
-from cerebro_db.runs.request import FitRequest
 from conftest import Sql
 from tests.fitting.conftest import ADAM, FULL, PLAIN, select
 from tests.fitting.test_progress import Background, until

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -12,7 +13,7 @@ import pytest
 from pace import until as wait_for
 from servers import connected
 
-from cerebro_db.postgres.client import Client
+from cerebro_db.postgres.control import Client
 from cerebro_db.postgres.dialects.greenplum6.training import GreenplumTraining
 from cerebro_db.postgres.dialects.postgresql.training import (
     HopOrder,
@@ -21,8 +22,8 @@ from cerebro_db.postgres.dialects.postgresql.training import (
     StateTables,
 )
 from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.requests.fitting import FitRequest
 from cerebro_db.runs.driver import fit_multiple
-from cerebro_db.runs.request import FitRequest
 from conftest import Sql
 from tests.fitting.conftest import ADAM, DENSE, SOFTMAX, model, select
 from tests.fitting.test_progress import Background, until
@@ -160,7 +161,7 @@ def test_rows_go_to_a_worker_once(bench: Sql, partitions: int) -> None:
         bench, "packed", "configs", 3, validation_table="val", metrics_compute_frequency=1
     )
     assert len(noted.hop_orders) == 10 * partitions * 3
-    homes = {order.worker: order.home for order in noted.hop_orders}
+    homes = {json.loads(order.task)["worker"]: order.home for order in noted.hop_orders}
     assert sorted(one.partition_key for one in homes.values() if one) == list(range(partitions))
     reads = noted.reads()
     assert set(reads.values()) == {1}

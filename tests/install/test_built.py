@@ -150,7 +150,7 @@ def test_the_version_is_that_of_the_commit(clone: Clone, wheel: Path) -> None:
 
 
 def test_what_is_not_committed_has_the_time_of_its_newest_file(clone: Clone) -> None:
-    file = clone.folder / "udfs" / "cerebro_version.py"
+    file = clone.folder / "udfs" / "_train_step.py"
     kept = file.read_text()
     try:
         file.write_text(f"{kept}\n# changed\n")
@@ -184,7 +184,7 @@ def test_an_sdist_is_complete_and_keeps_its_version(
     for name in (
         ".ci/run", ".pre-commit-config.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "docs/install.md", "mkdocs.yml",
         "scripts/requirements.txt", "scripts/setup", "sql/objects/010_version.sql", "tests/conftest.py",
-        "tests/upgrades/left_by_0.1.0.sql.gz", "udfs/cerebro_pack.py",
+        "tests/upgrades/left_by_0.1.0.sql.gz", "udfs/_train_step.py",
     ):  # fmt: skip
         assert (folder / name).exists(), name
     assert not list(folder.rglob("__pycache__"))

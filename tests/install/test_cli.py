@@ -181,6 +181,27 @@ def test_print() -> None:
         assert f": '{path}'" in done.stdout
 
 
+def test_a_script_for_another_server_is_refused(empty_database: str, has_segments: bool) -> None:
+    other = "postgresql" if has_segments else "greenplum6"
+    script = cerebro("print", "--dialect", other)
+    assert script.returncode == 0
+    done = subprocess.run(
+        ["psql", "-X", "-1", "-d", empty_database],
+        input=script.stdout,
+        text=True,
+        capture_output=True,
+    )
+    assert done.returncode == 3
+    assert f"this script is for {other}, and the server is " in done.stderr
+    assert "cerebro print --dialect" in done.stderr
+
+
+def test_an_unknown_dialect_is_refused() -> None:
+    done = cerebro("print", "--dialect", "oracle")
+    assert done.returncode != 0
+    assert "dialect: got 'oracle'; allowed: " in done.stderr
+
+
 def test_error_has_a_hint_and_no_traceback(empty_database: str) -> None:
     done = cerebro("verify", "--dsn", empty_database)
     assert (done.returncode, done.stdout) == (1, "")

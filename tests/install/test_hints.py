@@ -13,7 +13,7 @@ import pytest
 
 import cerebro_db
 from cerebro_db.install.script import Script
-from cerebro_db.server.entry import usage
+from cerebro_db.requests.declared import usage
 
 # Name, names and types of the arguments that go in, in their order.
 FUNCTIONS = """

@@ -20,7 +20,8 @@ from cerebro_db.errors import MissingPrerequisite
 from cerebro_db.install import installer, queries
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script
-from cerebro_db.postgres.dialects.greenplum6 import install as greenplum_install
+from cerebro_db.postgres.dialects.choice import DIALECTS
+from cerebro_db.postgres.dialects.greenplum6 import hosts
 from conftest import Sql
 from tests.install.plants import SCHEMA, WORD, Plants, calls
 from tests.install.test_cli import cerebro
@@ -34,9 +35,10 @@ _numbers = itertools.count(1)
 def statements() -> str:
     """All that a superuser's session runs for us, and what the functions do in sessions of users."""
     texts = [value for value in vars(queries).values() if isinstance(value, str)]
-    texts += [value for value in vars(greenplum_install).values() if isinstance(value, str)]
+    texts += [value for value in vars(hosts).values() if isinstance(value, str)]
     texts += [path.read_text() for path in Path(cerebro_db.__file__).parent.rglob("*.py")]
-    return "\n".join([Script().text(), Script().render("verify/versions.sql"), *texts])
+    scripts = [Script(dialect=name).text() for name in DIALECTS]
+    return "\n".join([*scripts, Script().render("verify/versions.sql"), *texts])
 
 
 @contextmanager

@@ -133,7 +133,9 @@ def test_several_workers_from_a_client(trained, monkeypatch, has_segments):
     one = evaluate(trained, "'flowers', 'flowers_packed', 'scores'")
     monkeypatch.setattr(evaluation, "MANY_ROWS", 1)
     monkeypatch.setattr(evaluation, "cores", lambda: 2)
-    dialect = dialect_of(trained.connection.server_version, has_segments)
+    dialect = dialect_of(
+        trained.connection.server_version, "greenplum6" if has_segments else "postgresql"
+    )
     pool, counts = SessionPool(trained.dsn, dialect.session_settings()), []
     take = pool.take
     monkeypatch.setattr(pool, "take", lambda count: [counts.append(count), take(count)][1])

@@ -15,7 +15,7 @@ from cerebro_db.postgres.sessions import SessionPool
 
 @pytest.fixture(scope="module")
 def dialect(db, has_segments):
-    return dialect_of(db.connection.server_version, has_segments)
+    return dialect_of(db.connection.server_version, "greenplum6" if has_segments else "postgresql")
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def children(db: Any) -> Any:
 
 @pytest.fixture
 def caller(children: Any) -> Any:
-    dialect = dialect_of(children.connection.server_version, has_segments=False)
+    dialect = dialect_of(children.connection.server_version, "postgresql")
     pool = SessionPool(children.dsn, dialect.session_settings())
     yield Caller(pool, dialect, "public")
     pool.close()

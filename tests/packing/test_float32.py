@@ -83,12 +83,13 @@ def large(db):
         f"ARRAY[{WHOLE} + k % 2, 1] AS whole, ARRAY[{WHOLE} + k % 2]::numeric(12,0)[] AS exact, "
         f"ARRAY[1, {WHOLE} + k % 2]::float8[] AS double, ARRAY[0.1 * k]::float8[] AS fraction, "
         "ARRAY[k * 1e-45]::numeric[] AS small, (k % 2) * 1e-45::float8 AS target, "
-        f"{WHOLE}.0 + k % 2 AS loose FROM generate_series(1, 40) k"
+        f"{WHOLE}.0 + k % 2 + CASE k WHEN 40 THEN 0.5 ELSE 0 END AS loose, {WHOLE}::numeric + k % 2 AS bare, "
+        f"ARRAY[{WHOLE}::numeric + k % 2] AS bares FROM generate_series(1, 40) k"
     )
     return db
 
 
-@pytest.mark.parametrize("of", ["whole", "exact"])
+@pytest.mark.parametrize("of", ["whole", "exact", "bares"])
 def test_packing_refuses_arrays_of_whole_numbers(large, of):
     with pytest.raises(psycopg2.DataError, match=rf"column '{of}': got the whole number 16777217"):
         large.pack("large", "refused", "y", of)
@@ -100,6 +101,9 @@ def test_packing_refuses_them_as_one_of_several_inputs_as_target_and_as_weight(l
         (("y", "fraction, one"), {}, "one"),
         (("whole", "fraction"), {}, "whole"),
         (("y", "fraction"), {"sample_weight": "one"}, "one"),
+        (("y", "fraction, bare"), {}, "bare"),
+        (("bare", "fraction"), {"num_classes": None}, "bare"),
+        (("y", "fraction"), {"sample_weight": "bare"}, "bare"),
     ):
         with pytest.raises(psycopg2.DataError, match=rf"column '{name}': got the whole number"):
             large.pack("large", "refused", *arguments, **more)

@@ -10,8 +10,8 @@ from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.packing.segments import Chosen, of_dbids, on_hosts
 from cerebro_db.postgres.dialects.postgresql.hosts import GreenplumHosts, PostgreSQLHosts, Server
 from cerebro_db.postgres.gpus import (
-    GpuRequest,
     check_gpus,
+    checked_source,
     first_segments,
     gpu_places,
     places_on_hosts,
@@ -81,10 +81,10 @@ def test_a_validation_table_follows_its_training_table() -> None:
 
 
 def test_the_source_of_gpus_is_checked() -> None:
-    assert GpuRequest("o", None).checked_source() == "tensorflow"
-    assert GpuRequest("o", " NVIDIA").checked_source() == "nvidia"
+    assert checked_source(None) == "tensorflow"
+    assert checked_source(" NVIDIA") == "nvidia"
     with pytest.raises(InvalidArgument, match="source: got 'cuda'; allowed"):
-        GpuRequest("o", "cuda").checked_source()
+        checked_source("cuda")
 
 
 class FakeSession:

@@ -110,7 +110,7 @@ def beyond(db):
         "CASE WHEN k = 3 THEN 1.5e308 ELSE -1.5e308 END::float8 AS span, "
         "CASE WHEN k = 3 THEN 1e400 ELSE 1 END::numeric AS digits, "
         "CASE WHEN k = 3 THEN 1e39 ELSE 1 END::float8 AS single, 16777216 + k AS whole, "
-        "16777216::numeric(12, 0) + k AS exact FROM generate_series(1, 10) k"
+        "16777216::numeric(12, 0) + k AS exact, 16777216::numeric + k AS bare FROM generate_series(1, 10) k"
     )
     return db
 
@@ -123,6 +123,7 @@ def beyond(db):
         ("digits", "minmax", "is out of range for type double precision"),
         ("single", "none", "got 1e\\+39; allowed with the encoding 'none'"),
         ("whole", "none", "got the whole number 16777217, which float32 does not hold"),
+        ("bare", "none", "got the whole number 16777217, which float32 does not hold"),
     ],
 )
 def test_what_cannot_be_encoded_is_named(beyond, name, method, told):

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cerebro_db.core.spec import Hop
-from cerebro_db.core.tasks import HopFigures, HopResult
+from cerebro_db.core.tasks import HopResult
+from cerebro_db.protocol import HopReport
 from cerebro_db.runs.catalog import RunCatalog
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -17,6 +18,10 @@ class Catalog:
     """Keeps the values of the rows that are stored, by column."""
 
     columns: list[list[Any]]
+
+    def now(self) -> datetime:
+        """The server's time."""
+        return BEGAN
 
     def store(self, query: str, values: list[Any]) -> None:
         """Take the number of the run, and the columns."""
@@ -30,11 +35,13 @@ def test_hops_of_one_statement_never_overlap() -> None:
     sent = 1000.0
     for key in range(500):
         seconds = numbers.random() / 100
-        figures = HopFigures(BEGAN, 0.0, seconds, 0.0, 0.5, False, True, 500)
-        run.hop_done(HopResult(Hop(key, 1, 0, 0), 0, 7, 0.0, sent, seconds, 10, figures))
+        report = HopReport(
+            worker=0, pid=7, partition_key=0, rows=10, loss=0.5, read_seconds=0.0, train_seconds=seconds,
+            compiled=False, cached=True, memory_mb=500,
+        )  # fmt: skip
+        run.hop_done(HopResult(Hop(key, 1, 0, 0), report, 0.0, sent, seconds, 0.0))
         sent += seconds
     run.flush()
     started, finished = catalog.columns[6:8]
-    assert started[0] == BEGAN
     assert all(a <= b for a, b in zip(started, finished, strict=True))
     assert finished[:-1] == started[1:]

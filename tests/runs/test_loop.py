@@ -38,9 +38,18 @@ from cerebro_db.core.tasks import (
 from cerebro_db.decide.strategies.auto import Auto
 from cerebro_db.errors import HandedBack, TrainerLost
 from cerebro_db.postgres.sessions import StatementFailed
+from cerebro_db.protocol import HopReport
 from cerebro_db.runs.loop import Loop
 from cerebro_db.runs.notices import RunNotices
 from tests.decide.test_grouping import costly
+
+
+def report_of_hop(hop: Hop, rows: int = 1) -> HopReport:
+    """The report of a trainer."""
+    return HopReport(
+        worker=0, pid=7, partition_key=hop.partition_key, rows=rows, loss=0.5, read_seconds=0.0,
+        train_seconds=0.1, compiled=False, cached=True, memory_mb=500,
+    )  # fmt: skip
 
 
 class Counting:
@@ -108,7 +117,7 @@ class Counting:
     def _hop(self, hop: Hop) -> HopResult:
         self.made.setdefault(hop.mst_key, []).append((hop.epoch, hop.partition_key))
         self.hops.append(hop)
-        return HopResult(hop, 0, 0, 0.0, 0.0, self._random.random(), 1)
+        return HopResult(hop, report_of_hop(hop), 0.0, 0.0, self._random.random(), 0.0)
 
     def _measured(self, mst_key: int, epoch: int) -> dict[str, Any]:
         return {"loss": mst_key + 1 / epoch, "names": ["accuracy"], "metrics": [1 / mst_key]}

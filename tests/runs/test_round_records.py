@@ -2,110 +2,68 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cerebro_db.core.spec import Hop
 from cerebro_db.core.tasks import (
-    HopFigures,
     HopResult,
     Participate,
     Result,
     RoundRecord,
     Task,
     Trained,
+    round_record,
 )
-from cerebro_db.errors import InvalidState
-from cerebro_db.postgres.dialects.choice import dialect_of
-from cerebro_db.postgres.dialects.postgresql.training import HopOrder, Member
+from cerebro_db.errors import InvalidData, InvalidState
+from cerebro_db.postgres.dialects.postgresql.training import made
+from cerebro_db.protocol import HopFailed, RoundReport, StateMade, StateReport
 from cerebro_db.runs.catalog import RunCatalog
-from cerebro_db.server.memory import WorkerMemory
-from cerebro_db.server.training import _result
-from cerebro_db.training.hop import HopReport
-from cerebro_db.training.peers.parameter_server import Record
-from cerebro_db.training.peers.updates import Staleness, from_bytes, to_bytes
-from tests.runs.test_loop import Counting, Written, run
+from cerebro_db.training.peers.updates import from_bytes, to_bytes
+from cerebro_db.wire import encode
+from tests.runs.test_loop import Counting, Written, report_of_hop, run
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
-FIGURES = HopFigures(BEGAN, 0.0, 0.1, 0.0, 0.5, False, True, 500)
 ORDER = [0, 1, 1, 0, 1]
-REPORT = HopReport(30, 0.5, 0.125, 0.25, True, False, 700)
-NOBODY: Any = None
+RATE = 0.1 + 0.2  # no short number
+COURSE = RoundReport(
+    groups=2, momentum=RATE, learning_rate=RATE, probes='[{"loss": 0.25}]', counts=[2, 3],
+    staleness=[1.0, 2 / 3], stalest=[2, 1], updates=to_bytes(ORDER),
+)  # fmt: skip
 
 
 def record(mst_key: int = 1, number: int = 0) -> RoundRecord:
     """A record of a round of two places, each its own group."""
-    return RoundRecord(
-        mst_key, 1, number, 2, 0.4, None, "", [2, 3], [1.0, 0.5], [2, 1], to_bytes(ORDER)
-    )
+    return round_record(mst_key, 1, number, COURSE)
 
 
-def led() -> WorkerMemory:
-    """The memory of a trainer that has led a round of two."""
-    memory = WorkerMemory(1, NOBODY, NOBODY, NOBODY, NOBODY)
-    memory.kept = lambda: ["training/0", "training/1"]  # type: ignore[method-assign]
-    memory.reports = [vars(REPORT), vars(REPORT) | {"rows": 20}]
-    staleness = [Staleness(2, 2, 2), Staleness(3, 2, 1)]
-    rate = 0.1 + 0.2  # no short number
-    memory.record = Record(2, rate, rate, '[{"loss": 0.25}]', staleness, to_bytes(ORDER))
-    return memory
+def state_report(*hops: Hop, course: RoundReport | None = None) -> StateReport:
+    """The report of a state that hops have left."""
+    reports = [report_of_hop(hop, 10 * (hop.position + 1)) for hop in hops]
+    return StateReport(hops=reports, kept=["training/0"], trained_at=1e9, round=course)
 
 
-def order_of(mst_key: int, epoch: int) -> HopOrder:
-    """As much of an order as counts here."""
-    return HopOrder(
-        None, None, 9, mst_key, epoch, 1, 1, 0, 2, None, 1, 0.0, "{}", None, 1, False, None
-    )
+def test_the_report_of_a_round_is_its_record_to_the_bit() -> None:
+    sent = state_report(Hop(3, 2, 0, 0), Hop(3, 2, 1, 1), course=COURSE)
+    found = made([(3, 70, None, 1e9), (3, 30, encode(sent), 1e9 + 0.25)])
+    assert found == {3: StateMade(report=sent, size=100, written=0.25)}
+    assert from_bytes(COURSE.updates, len(ORDER)) == ORDER
 
 
-def row_of(memory: WorkerMemory) -> tuple[Any, ...]:
-    """What the statement of whoever leads returns on segments, of what its trainer tells."""
-    told = _result(memory, REPORT)
-    figures = (told["read_seconds"], told["train_seconds"], 0.0, told["loss"], True, False, 700)
-    return (100, told["rows"], told["kept"], BEGAN, *figures)
+def test_a_failed_hop_leaves_an_error_beside_the_states_of_others() -> None:
+    failed = HopFailed(message="diverged", sqlstate="22000", hint=None)
+    sent = state_report(Hop(2, 1, 0, 0))
+    found = made([(7, 0, encode(failed), 1e9), (2, 30, encode(sent), 1e9)])
+    assert found == {2: StateMade(report=sent, size=30, written=0.0), 7: failed}
 
 
-def test_a_round_is_reported_with_the_result_of_its_hop_on_segments_only() -> None:
-    memory = led()
-    assert _result(memory, REPORT)["kept"] == ["training/0", "training/1"]
-    memory.tells_rounds = True
-    assert json.loads(_result(memory, REPORT)["kept"][-1])["round"]["counts"] == [2, 3]
-    memory.begin("another hop")
-    assert _result(memory, REPORT)["kept"] == ["training/0", "training/1"]
-
-
-def test_what_is_reported_a_round_is_its_record_to_the_bit() -> None:
-    memory, sql = led(), dialect_of(90426, True).training
-    memory.tells_rounds = True
-    members = [Member(place, place, place, 7, 0.0) for place in range(2)]
-    made, of_hops = sql.led([row_of(memory)], order_of(3, 2), members, 4)
-    assert made.kept == ["training/0", "training/1"]
-    assert [(one.rows, one.figures and one.figures.loss) for one in of_hops] == [
-        (30, 0.5),
-        (20, 0.5),
-    ]
-    found = made.record
-    assert found is not None
-    assert (found.mst_key, found.epoch, found.round) == (3, 2, 4)
-    assert (found.groups, found.momentum, found.learning_rate) == (2, 0.1 + 0.2, 0.1 + 0.2)
-    assert (found.counts, found.staleness, found.stalest) == ([2, 3], [1.0, 2 / 3], [2, 1])
-    assert found.probes == '[{"loss": 0.25}]'
-    assert from_bytes(found.updates, len(ORDER)) == ORDER
-    assert made.course == (2, 0.1 + 0.2)
-    # One that is made again in its order is recorded already.
-    again, _ = sql.led([row_of(memory)], order_of(3, 2), members, None)
-    assert (again.record, again.course) == (None, None)
-
-
-def test_a_round_of_others_that_holds_no_weights_has_no_record() -> None:
-    memory, sql = led(), dialect_of(90426, True).training
-    memory.tells_rounds, memory.record = True, None
-    made, of_hops = sql.led([row_of(memory)], order_of(3, 2), [])
-    assert made.record is None
-    assert [one.rows for one in of_hops] == [30, 20]
+@pytest.mark.parametrize("text", ["", "{}", '{"type":"made"}', '{"type":"made","hops":[1]}'])
+def test_a_report_that_somebody_changed_is_refused(text: str) -> None:
+    with pytest.raises(InvalidData, match="report of a hop"):
+        made([(1, 1, text, 0.0)])
 
 
 class Kept:
@@ -114,6 +72,15 @@ class Kept:
     def __init__(self, fails: str = "") -> None:
         self.stored: list[tuple[str, list[Any]]] = []
         self.fails = fails
+        self.recorded: list[tuple[Any, ...]] = []
+
+    def now(self) -> datetime:
+        """The server's time."""
+        return BEGAN
+
+    def execute(self, query: str, values: Any) -> list[tuple[Any, ...]]:
+        """Rounds that are recorded already."""
+        return self.recorded
 
     def store(self, query: str, values: list[Any]) -> None:
         table = query.split()[2]
@@ -132,7 +99,7 @@ def done(catalog: RunCatalog, *, rounds: int = 1) -> None:
         catalog.round_done(record(number=number))
         for position in range(2):
             hop = Hop(1, 1, 2 * number + position, position)
-            catalog.hop_done(HopResult(hop, 0, 7, 0.0, 1000.0, 0.1, 10, FIGURES))
+            catalog.hop_done(HopResult(hop, report_of_hop(hop), 0.0, 1000.0, 0.1, 0.0))
 
 
 def test_no_row_of_a_hop_is_stored_before_the_record_of_its_round() -> None:
@@ -165,6 +132,23 @@ def test_a_record_that_is_stored_is_not_stored_again() -> None:
     kept.fails = ""
     catalog.flush()
     assert kept.tables == ["cerebro._updates", "cerebro._hops"]
+
+
+SPEC: Any = SimpleNamespace(hops_an_epoch=2, round_of=lambda hop: hop.position // 2)
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_what_another_driver_could_not_write_is_written_from_the_states(is_recorded: bool) -> None:
+    kept: Any = Kept()
+    if is_recorded:
+        kept.recorded = [tuple(vars(record(3)).values())]
+    hops = Hop(3, 1, 0, 1), Hop(3, 1, 1, 0)
+    averaged = Hop(4, 2, 1, 1)  # a part of a round: its state has the version -1 - 3
+    left = [(3, 2, state_report(*hops, course=COURSE)), (4, -4, state_report(averaged))]
+    RunCatalog(kept, 9).restore(SPEC, left)
+    assert kept.tables == [*([] if is_recorded else ["cerebro._updates"]), "cerebro._hops"]
+    keys, epochs, positions, partitions, *_ = kept.stored[-1][1][1:]
+    assert (keys, epochs, positions, partitions) == ([3, 3, 4], [1, 1, 2], [0, 1, 1], [1, 0, 1])
 
 
 class Recording(Counting):

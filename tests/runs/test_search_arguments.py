@@ -3,44 +3,44 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from cerebro_db.core.search import UNLIMITED, Aim, Budget
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.runs.searches.arguments import SearchArguments
+from cerebro_db.requests.searching import SearchRequest
 
 COMPILE = (
     "{'loss': ['mse'], 'metrics': ['mae'], 'optimizer_params_list': "
     "[{'optimizer': ['Adam'], 'lr': [0.001, 0.1, 'log']}]}"
 )
-RIGHT = SearchArguments("t", "o", "a", "s", [1, 2], COMPILE, "{'batch_size': [8, 16]}")
+RIGHT = SearchRequest("t", "o", "a", "s", [1, 2], COMPILE, "{'batch_size': [8, 16]}")
 
 
 def test_madlibs_arguments() -> None:
-    request = replace(
+    request = structs.replace(
         RIGHT, automl_method="hyperopt", automl_params="num_configs=20, num_iterations=5, algorithm=tpe"
-    ).request()  # fmt: skip
-    assert (request.method, request.params["num_configs"]) == ("tpe", 20)
+    )  # fmt: skip
+    assert (request.parsed[0], request.parsed[1]["num_configs"]) == ("tpe", 20)
     assert request.space.model_ids == (1, 2)
     assert request.space.compile_grid.has_range()
     assert request.budget == Budget()
-    assert request.objective == ()
-    assert not request.early_stopping.watches
+    assert request.aims == ()
+    assert not request.stopping.watches
 
 
 def test_ours() -> None:
-    request = replace(
+    request = structs.replace(
         RIGHT, objective="val_mae, loss", early_stopping="patience=2", max_seconds=9.5, max_epochs=7,
         max_configs=3, warm_start_run=4, deterministic=None, concurrency=5,
-    ).request()  # fmt: skip
-    assert request.method == "hyperband"
-    assert request.objective == (Aim("val_mae"), Aim("loss"))
-    assert request.early_stopping.patience == 2
+    )  # fmt: skip
+    assert request.parsed[0] == "hyperband"
+    assert request.aims == (Aim("val_mae"), Aim("loss"))
+    assert request.stopping.patience == 2
     assert request.budget == Budget(9.5, 7, 3)
-    assert (request.warm_start_run, request.concurrency, request.deterministic) == (4, 5, True)
+    assert (request.warm_start_run, request.concurrency) == (4, 5)
     assert Budget() == Budget(None, UNLIMITED, UNLIMITED)
 
 
@@ -86,5 +86,5 @@ def test_ours() -> None:
 )
 def test_wrong_arguments(change: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        replace(RIGHT, **change).request()
+        structs.replace(RIGHT, **change)
     assert told in caught.value.message

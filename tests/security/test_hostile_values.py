@@ -307,9 +307,7 @@ def test_sizes_are_checked_before_memory_is_taken(worker: Person) -> None:
         "_saved_state(-1)": "no worker",
         "_average_step(NULL, ARRAY[1, 2]::float8[], 0, '')": "no worker",
         "_average_final(-1)": "no worker",
-        "_group_hops(-1)": "no worker",
         "_try_peers('{}')": "no worker",
-        "_served_round(-1)": "no worker",
         "_state_weights(-1)": "token -1",
         "_train_final(-1)": "no worker",  # the trainer that got no memory has ended
         "_measure_final(NULL)": "no worker",

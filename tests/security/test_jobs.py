@@ -103,7 +103,35 @@ def test_schedules_are_their_owners_alone(
     assert error.pgcode == "42501"
     new = "INSERT INTO cerebro._schedules (owner, name, cron, calls, session, timer) VALUES (1, 'x', 'x', '[]', '{}', 'daemon')"
     assert bob.refused(new).pgcode == "42501"
+    # Nor by statements of their own.
+    for change in ("UPDATE cerebro._schedules SET due = now()", "DELETE FROM cerebro._schedules"):
+        dave.rows(f"{change} WHERE name = 'secret night'")
+    due = "SELECT next_start > now() FROM cerebro.schedules WHERE name = 'secret night'"
+    assert alice.value(due)
     alice.rows("SELECT cerebro_unschedule('secret night')")
+
+
+EVENT = "INSERT INTO cerebro._job_events (job_id, action, run_id) VALUES (%s, %s, %s)"
+
+
+@pytest.mark.parametrize(
+    "action", ["run", "done", "started", "finished", "failed", "told", "queued"]
+)
+def test_an_administrator_tells_nothing_of_jobs_of_others_but_that_they_are_stopped(
+    alice: Person, bob: Person, dave: Person, halted: None, action: str
+) -> None:
+    run_id = alice.value(FIT, ("kept_job", 1, 0))
+    job_id = alice.value("SELECT job_id FROM cerebro.jobs WHERE run_id = %s", (run_id,))
+    log = "SELECT count(*) FROM cerebro.job_log WHERE job_id = %s"
+    before = alice.value(log, (job_id,))
+    error = dave.refused(EVENT, (job_id, action, 1))
+    assert error.pgcode == "42501"
+    assert f"action: got {action} of a job of another role; allowed: cancel" in str(error)
+    assert bob.refused(EVENT, (job_id, action, 1)).pgcode == "44000"
+    assert alice.value(log, (job_id,)) == before
+    dave.rows(EVENT, (job_id, "cancel", None))
+    assert dave.value("SELECT cerebro.cerebro_cancel_job(%s)", (job_id,)) == "cancelled"
+    alice.rows("SELECT cerebro_drop_run(%s)", (run_id,))
 
 
 def test_priority_before_others_is_for_administrators(alice: Person, halted: None) -> None:

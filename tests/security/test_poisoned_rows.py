@@ -93,9 +93,7 @@ def looking(dave: Person) -> Iterator[Session]:
     """A session of the administrator, as that of commands."""
     dsn = psycopg2.extensions.make_dsn(dave.connection.dsn, options="-c search_path=cerebro")
     session = Session(dsn, "test")
-    session.run(
-        "; ".join(dialect_of(session.server_version, has_segments=False).session_settings())
-    )
+    session.run("; ".join(dialect_of(session.server_version, "postgresql").session_settings()))
     yield session
     session.close()
 

@@ -210,6 +210,7 @@ ATTACKS: dict[str, list[str]] = {
         "'A.models', 1, 'rows', 'id', 'x', 'stolen', 1.0::double precision",
     ],
     "cerebro_predict_outputs": ["'A.out', '[[1, 2]]'", "'A.out', '[[1, 2]]', 1"],
+    "_predict_row": ["'A.out', ARRAY[1, 2], 1"],
     "cerebro_predict_row": ["'A.out', ARRAY[1, 2]", "'A.out', ARRAY[1, 2], 1"],
     "cerebro_export": ["'A.out'", "'A.out', 1, 'npz'"],
     "cerebro_load_model_file": ["'A.models', cerebro_export('out')", "'A.planted', 'x'"],
@@ -241,8 +242,8 @@ OF_RUNS = {
 }
 # These reach nothing but what the caller's own session was given, or the caller's own.
 OF_OWN_SESSION = {
-    "_average_final", "_average_step", "_group_hops", "_served_round", "cerebro_average",
-    "_begin_prediction", "_catalog_differences", "_check_model", "_check_owner", "_check_run", "_check_setting", "_check_table", "_combine_measures", "_cores",
+    "_average_final", "_average_step", "cerebro_average",
+    "_begin_prediction", "_catalog_differences", "_check_model", "_check_owner", "_check_run", "_check_setting", "_combine_measures", "_cores",
     "_export_model", "_lock_catalog", "_seen_rows", "_do_as_seen", "_is_seen", "_asks_session_user",
     "_extend_prediction", "_gpus", "_image_array", "_image_fault", "_inspect_model", "_named_model",
     "_join_state", "_loopback", "_measure_final", "_memory_mb", "_measure_step", "_pack_arrays", "_pack_labels", "_pack_weights",
@@ -253,7 +254,7 @@ OF_OWN_SESSION = {
 }  # fmt: skip
 # Tried in test_jobs.py.
 OF_JOBS = {
-    "_check_drift", "_check_job", "_held_locks", "_job_ends", "_job_failed", "_lock_number", "_may_start", "_nth_start", "_open_jobs", "_start_job",
+    "_check_drift", "_check_job", "_check_job_event", "_may_tell", "_most_waiting_jobs", "_held_locks", "_job_ends", "_job_failed", "_lock_number", "_may_start", "_nth_start", "_open_jobs", "_start_job",
     "_start_jobs", "_tell_change", "_wait_for", "cerebro_cancel_job", "cerebro_schedule",
     "cerebro_start_schedule", "cerebro_submit", "cerebro_unschedule", "cerebro_wait_job", "cerebro_work",
 }  # fmt: skip
@@ -265,7 +266,7 @@ OF_ROLES = {
 VACUUM = {"_vacuum", "cerebro_vacuum"}
 OF_WORKERS = {"_answer_order", "_take_order_back"}
 # What is asked by triggers and defaults where rows are written on segments.
-ON_SEGMENTS = {"_check_job_event", "_may_keep", "_may_tell", "_may_write", "_next_number"}
+ON_SEGMENTS = {"_may_keep", "_may_write", "_next_number"}
 
 
 def test_no_function_is_forgotten(root: Person, has_segments: bool) -> None:
@@ -436,7 +437,7 @@ INTERNAL = (
     "_configurations", "_architectures", "_plan", "_decisions", "_hops", "_updates", "_metrics",
     "_requests", "_direct_workers", "_direct_orders", "_direct_answers",
 )  # fmt: skip
-FIGURES = {"_statuses", "_worker_times"}  # computed, and read only
+FIGURES = {"_statuses", "_worker_times", "_pace", "_hops_of"}  # computed, and read only
 KEYS = "_architecture_keys"  # what administrators may remove without reading it
 
 
@@ -629,7 +630,9 @@ def test_an_owner_joins_and_answers(
     alice: Person, security_dsn: str, stopped: int, has_segments: bool
 ) -> None:
     """With the rights of an ordinary user: what a worker and its driver do with each other."""
-    dialect = dialect_of(alice.connection.server_version, has_segments)
+    dialect = dialect_of(
+        alice.connection.server_version, "greenplum6" if has_segments else "postgresql"
+    )
     dsn = psycopg2.extensions.make_dsn(security_dsn, user=alice.name)
     driver = Session(dsn, "test")
     with closing(DirectSession(dsn)) as worker, closing(driver):
@@ -637,7 +640,7 @@ def test_an_owner_joins_and_answers(
         run = worker.find(stopped)
         worker.act_as(run.owner)
         worker_id = worker.join(stopped, "somewhere")
-        board = DirectBoard(driver, stopped, dialect.direct.held_locks)
+        board = DirectBoard(driver, stopped, dialect.held_locks)
         assert board.workers() == [DirectRow(worker_id, "somewhere", False, False, True)]
         board.admit(worker_id, 1, "{}")
         worker.wait(30)

@@ -98,8 +98,8 @@ class Caller:
 
 
 HOP = """
-SELECT (cerebro.cerebro_train(kind, task, NULL::bytea, NULL::bytea, 0, 0, x, x_shape, y, y_shape
-                              ORDER BY kind)).rows
+SELECT cerebro.cerebro_train(kind, task, NULL::bytea, NULL::bytea, 0, 0, x, x_shape, y, y_shape
+                             ORDER BY kind)
   FROM (SELECT 0 AS kind, %s AS task, NULL::bytea AS x, NULL::int[] AS x_shape,
                NULL::bytea AS y, NULL::int[] AS y_shape
         UNION ALL SELECT 2, NULL, %s::bytea, %s::int[], %s::bytea, %s::int[]) AS input

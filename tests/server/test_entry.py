@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from cerebro_db.errors import CerebroError, InvalidArgument, RunFailed
-from cerebro_db.server import signatures
-from cerebro_db.server.declarations import CHANGES
-from cerebro_db.server.entry import entry_of
+from cerebro_db.requests.fitting import PauseRequest
+from cerebro_db.server.entry import entry_of, hinted
 from cerebro_db.trainers.child import described
 from cerebro_db.trainers.lent import ServerError
 
 
-@entry_of("cerebro_pause", CHANGES)
+@hinted("cerebro_pause")
 def _refuses(plpy: Any, error: CerebroError) -> None:
     raise error
 
@@ -33,11 +32,9 @@ def test_the_hint_of_last_resort_is_how_the_function_is_called() -> None:
     assert _hint(InvalidArgument("got 1", hint="allowed: 2")) == "allowed: 2"
 
 
-def test_a_package_that_has_gone_since_hides_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signatures, "sql_directory", lambda: Path("/gone"))
-    signatures.signatures.cache_clear()
-    assert _hint(InvalidArgument("got 1")) == ""
-    signatures.signatures.cache_clear()
+def test_an_entry_gets_its_arguments_as_a_request() -> None:
+    entry = entry_of(PauseRequest)(lambda plpy, gd, request: request.run_id)
+    assert entry(None, {}, {"run_id": 7}) == 7
 
 
 def test_texts_are_such_as_the_server_can_take() -> None:

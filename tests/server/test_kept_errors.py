@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cerebro_db.errors import ConfigurationFailed, OutOfMemory, RunFailed
+from cerebro_db.protocol import HopFailed, report_of
 from cerebro_db.server.memory import WorkerMemory
 from cerebro_db.server.training import FAILED, _unless_failed, saved_state
 
@@ -33,9 +34,11 @@ def test_an_error_is_kept_in_place_of_a_state() -> None:
     calls: list[int] = []
     _unless_failed(memory, memory.token, lambda: calls.append(1))
     assert calls == []
-    ((number, data),) = saved_state(None, {"cerebro.worker": memory}, memory.token)
-    assert number == FAILED
-    assert json.loads(data) == {"sqlstate": "22000", "message": "diverged", "hint": "go slower"}
+    ((number, data, report),) = saved_state(None, {"cerebro.worker": memory}, memory.token)
+    assert (number, data) == (FAILED, b"")
+    assert report_of(report or "") == HopFailed(
+        sqlstate="22000", message="diverged", hint="go slower"
+    )
 
 
 def test_what_keras_raises_is_reported_by_its_cause() -> None:

@@ -81,7 +81,7 @@ def test_nobody_says_for_himself_that_it_has_peers(known: str | None) -> None:
 def test_what_has_met_its_peers_keeps_to_that() -> None:
     """A network that is taken away meanwhile counts from the next preparation on."""
     text = json.dumps(GOOD | {"peers": True})
-    memory = types.SimpleNamespace(door=object())
+    memory = types.SimpleNamespace(listener=object())
     gd: dict[str, Any] = {
         "cerebro.network": "{}", "cerebro.prepared": text, "cerebro.worker": memory
     }  # fmt: skip
@@ -91,7 +91,7 @@ def test_what_has_met_its_peers_keeps_to_that() -> None:
 
 
 def test_nobody_looks_for_peers_who_has_none() -> None:
-    gd: dict[str, Any] = {"cerebro.worker": types.SimpleNamespace(door=None)}
+    gd: dict[str, Any] = {"cerebro.worker": types.SimpleNamespace(listener=None)}
     with pytest.raises(InvalidArgument, match="task: got peers to look for in a trainer that has"):
         vars(training.try_peers)["__wrapped__"](lambda: None, gd, "{}")
 

@@ -129,7 +129,8 @@ def hop(
     for subepoch in range(recipe.fit_params.epochs):
         for buffer_id in order.buffers(subepoch, data.buffers.ids):
             hop.feed(subepoch, buffer_id, *pieces[buffer_id])
-    return hop.finish()
+    state, (report,) = hop.finish()
+    return state, report
 
 
 def weights_of(state: bytes) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cerebro_db.core.rounds import rows_of_round
+from cerebro_db.core.strategies import rows_of_round
 from cerebro_db.errors import InvalidState
 from cerebro_db.training.averaging import StateMean, of_replica
 from cerebro_db.training.state import from_bytes, to_bytes
@@ -95,7 +95,8 @@ def part_of(
     for subepoch in range(recipe.fit_params.epochs):
         for buffer_id in order.buffers(subepoch, data.buffers.ids):
             hop.feed(subepoch, buffer_id, *pieces[buffer_id])
-    return hop.finish()
+    state, (report,) = hop.finish()
+    return state, report
 
 
 @pytest.mark.parametrize("cache_bytes", [2**20, 0], ids=["in memory", "streamed"])

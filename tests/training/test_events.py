@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.training.fields import Fields
 from cerebro_db.training.folders import Folder
+from cerebro_db.training.messages import EventsTask, value_of
+from cerebro_db.wire import decode
 
 LOGS = {"loss": 0.5, "accuracy": 0.25, "val_loss": 0.75}
 
 
-def task(epochs: Any, log_dir: str = "fit/first", mst_key: Any = 2) -> Fields:
+def task(epochs: Any, log_dir: str = "fit/first", mst_key: Any = 2) -> EventsTask:
     one = {"mst_key": mst_key, "log_dir": log_dir, "epochs": epochs}
-    return Fields({"run_id": 7, "configurations": [one]})
+    return decode(EventsTask, json.dumps({"run_id": 7, "configurations": [one]}), "task")
 
 
 def values(folder: Path) -> list[tuple[int, str, float]]:
@@ -66,9 +69,20 @@ def test_nothing_leads_out_of_the_folder(log_dir: str) -> None:
     "epochs", [7, [1], [[0, {}]], [[1, {"loss": "x"}]], [["1", {}]], [[1, []]]]
 )
 def test_tasks_are_checked(epochs: Any) -> None:
-    from cerebro_db.training.events import series_of
 
-    with pytest.raises(InvalidArgument):
-        series_of(task(epochs))
-    with pytest.raises(InvalidArgument):
-        series_of(task([], mst_key="../x"))
+    with pytest.raises(InvalidArgument, match=r"task\.configurations\[0\]\.epochs.*: got "):
+        task(epochs)
+    with pytest.raises(
+        InvalidArgument, match=r"configurations\[0\]\.mst_key: got .*a whole number"
+    ):
+        task([], mst_key="../x")
+
+
+def test_numbers_that_are_not_finite_are_written(tmp_path: Path) -> None:
+    from cerebro_db.training.events import series_of, write
+
+    logs = {"loss": math.inf, "mae": math.nan, "mse": -math.inf}
+    written = task([[1, {name: value_of(one) for name, one in logs.items()}]])
+    write(Folder.of_caller(tmp_path), series_of(written))
+    found = values(tmp_path / "fit/first/run_7/configuration_2/train")
+    assert [repr(value) for _, _, value in found] == ["inf", "nan", "-inf"]

@@ -30,8 +30,8 @@ def served(
     """A round over all partitions of some data: the state, and the record."""
     from cerebro_db.training.hop import HopTask, Programs, RoundPart
     from cerebro_db.training.partitions import PartitionCache
+    from cerebro_db.training.peers.group import ParameterServerHop
     from cerebro_db.training.peers.parameter_server import ServedRound
-    from cerebro_db.training.peers.server_hop import ParameterServerHop
 
     total, size = data.buffers.total, len(data.features)
     counts, given = list(rows) or [total] * size, meetings(size, is_root)
@@ -52,7 +52,7 @@ def served(
         for subepoch in range(passes):
             for buffer_id in order.buffers(subepoch, data.buffers.ids):
                 hop.feed(subepoch, buffer_id, *pieces[buffer_id])
-        return hop.finish()[0], hop.record
+        return hop.finish()[0], hop.course
 
     found = side_by_side(work, size)
     (left,) = [one for one in found if one[0]]
@@ -74,8 +74,8 @@ def test_a_synchronous_server_equals_allreduce_to_the_bit(
     found, record = served(given, data, start, 1, counts, is_root=is_root, cache_bytes=cache_bytes)
     assert found == wanted
     assert (record.groups, record.momentum, record.probes) == (1, None, "")
-    assert [one.most for one in record.staleness] == [0] * 3
-    assert updates.from_bytes(record.order, 10) == [0] * 10
+    assert record.stalest == [0] * 3
+    assert updates.from_bytes(record.updates, 10) == [0] * 10
 
 
 def test_a_recorded_order_gives_the_same_bits(recipe: Callable[..., Any], full_net: str) -> None:
@@ -90,22 +90,22 @@ def test_a_recorded_order_gives_the_same_bits(recipe: Callable[..., Any], full_n
         groups,
         counts,
         momentum=0.4,
-        order=record.order,
+        order=record.updates,
         is_root=0,
         cache_bytes=0,
     )
     assert first == again
     assert record == repeated
     steps = [20, 8]
-    order = updates.from_bytes(record.order, sum(steps))
+    order = updates.from_bytes(record.updates, sum(steps))
     assert [order.count(group) for group in range(groups)] == steps
-    assert max(one.most for one in record.staleness) > 0
+    assert max(record.stalest) > 0
     one_by_one = [0] * steps[0] + [1] * steps[1]
     other, told = served(
         given, data, start, groups, counts, momentum=0.4, order=updates.to_bytes(one_by_one)
     )
     assert (other == first) == (one_by_one == order)
-    assert [one.most for one in told.staleness] == [0, 0, steps[0]]
+    assert told.stalest == [0, 0, steps[0]]
 
 
 def test_an_order_of_another_round_is_refused(recipe: Callable[..., Any]) -> None:
@@ -125,7 +125,7 @@ def test_momentum_and_rate_are_those_of_the_task(recipe: Callable[..., Any]) -> 
     wanted, _ = parts_of(other, data, initial(other, data))
     found, record = served(asked, data, start, 1, momentum=0.3, rate=float(np.float32(0.01)))
     assert found == wanted
-    assert (record.momentum, record.rate) == (0.3, float(np.float32(0.01)))
+    assert (record.momentum, record.learning_rate) == (0.3, float(np.float32(0.01)))
 
 
 def test_probes_choose_and_leave_no_trace(recipe: Callable[..., Any], full_net: str) -> None:
@@ -142,13 +142,13 @@ def test_probes_choose_and_leave_no_trace(recipe: Callable[..., Any], full_net: 
         one
         for one in probes
         if chosen.items() <= one.items()
-        and record.rate == np.float32(np.float32(0.05) * one["factor"])
+        and record.learning_rate == np.float32(np.float32(0.05) * one["factor"])
     ]
     alike = [one for one in probes if one["groups"] == record.groups]
     assert best["loss"] == min(one["loss"] for one in alike)
     again, _ = served(
         given, data, start, record.groups, [37, 37, 0],
-        momentum=record.momentum, rate=record.rate, order=record.order,
+        momentum=record.momentum, rate=record.learning_rate, order=record.updates,
     )  # fmt: skip
     assert left == again
 
@@ -160,7 +160,7 @@ def test_a_trainer_without_rows_is_no_hindrance(recipe: Callable[..., Any]) -> N
     wanted, _ = parts_of(given, data, start, [37, 37, 0])
     assert served(given, data, start, 1, [37, 37, 0])[0] == wanted
     _, record = served(given, data, start, 3, [37, 37, 0])
-    assert [one.updates for one in record.staleness] == [5, 5, 0]
+    assert record.counts == [5, 5, 0]
 
 
 def test_of_a_loss_that_is_not_finite_one_tells_and_the_others_have_lost_a_peer(

@@ -272,7 +272,7 @@ def test_files_of_a_model(recipe, architecture, tmp_path):
     import keras
     import onnxruntime
 
-    from cerebro_db.configs.registry import Format
+    from cerebro_db.configs.exports import Format
     from cerebro_db.training.architectures.export import export
     from cerebro_db.training.program import Program
     from cerebro_db.training.state import from_bytes

@@ -10,9 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.arguments import Argument, nearest, unknown
 from cerebro_db.configs.functions.optimizers import (
@@ -31,6 +29,9 @@ from cerebro_db.configs.grids.parameters import (
 )
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, hinted
+
+if TYPE_CHECKING:
+    import numpy as np
 
 OPTIMIZER_LIST = "optimizer_params_list"
 MODEL_LIST, MODEL_ID = "model_params_list", "model_id"

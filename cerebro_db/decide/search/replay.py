@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cerebro_db.core.decisions import FAILED, Decision, Request
 from cerebro_db.core.events import Allowance
@@ -23,19 +23,24 @@ class Replay(NoDecider):
 
     def __init__(self, stored: Sequence[Decision]) -> None:
         self._stored = stored
-        self._limits: dict[int, int | None] = {}
+        # Of each configuration, the indexes of the decisions that go back to its states, and after which epochs.
+        self._origins: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for index, one in enumerate(stored):
+            for key, epoch in one.origins:
+                self._origins[key].append((index, epoch))
         self._seen = -1
 
     def decide(self, state: RunState) -> Iterator[Decision | Allowance]:
         """The next decisions whose results are there."""
         if self._seen != state.decisions:
-            yield from self._limit(state)
+            yield from self._limit(state, list(state.tracks))
         while state.decisions < len(self._stored):
             one = self._stored[state.decisions]
             if not self._is_due(state, one):
                 return
             yield one
-            yield from self._limit(state)
+            changed = {change.mst_key for change in one.changes}
+            yield from self._limit(state, sorted(changed | {key for key, _ in one.origins}))
 
     def outlook(self) -> Outlook:
         """Size of the search that is repeated."""
@@ -66,15 +71,10 @@ class Replay(NoDecider):
             for key, epoch in one.origins
         )
 
-    def _limit(self, state: RunState) -> Iterator[Allowance]:
+    def _limit(self, state: RunState, keys: Iterable[int]) -> Iterator[Allowance]:
         """Limit configurations to the epochs that later decisions go back to."""
         self._seen = state.decisions
-        wanted: dict[int, list[int]] = defaultdict(list)
-        for one in self._stored[state.decisions :]:
-            for key, epoch in one.origins:
-                wanted[key].append(epoch)
-        for key in state.tracks:
-            last = min(wanted[key]) if key in wanted else None
-            if self._limits.get(key, -1) != last:
-                self._limits[key] = last
-                yield Allowance(key, last, frozenset() if last is None else frozenset({last}))
+        for key in keys:
+            later = (epoch for index, epoch in self._origins[key] if index >= self._seen)
+            last = min(later, default=None)
+            yield Allowance(key, last, frozenset() if last is None else frozenset({last}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from msgspec import structs
 
@@ -16,30 +16,14 @@ from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.outputs import new_output
 from cerebro_db.postgres.records import decisions_of
-from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.postgres.sessions import Session, SessionPool
+from cerebro_db.requests.fitting import check_workers
+from cerebro_db.requests.searching import ReplayRequest
+from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import FIXED, Drive, no_notice
-from cerebro_db.runs.request import FitRequest, Limits
 from cerebro_db.runs.setup import RunSetup
 from cerebro_db.runs.stored import load_setup
-from cerebro_db.runs.strategy_checks import check_enough
-
-
-@dataclass(frozen=True)
-class ReplayRequest:
-    """The arguments of ``cerebro_replay``, as given.
-
-    Attributes:
-        search_path: for the name; None leaves the sessions' own.
-    """
-
-    run_id: int | None
-    model_output_table: str | None
-    name: str | None = None
-    description: str | None = None
-    num_workers: int | None = None
-    search_path: CallerPath | None = None
-    cores: int = 1
+from cerebro_db.runs.strategy_checks import check_enough, check_strategy
 
 
 def replay(
@@ -71,9 +55,10 @@ def replay(
         raise WrongRunStatus(f"run {run.run_id} has decided nothing yet, which could be repeated")
     row = run.row
 
-    def set_up(
-        session: Session, sql: PostgreSQLTraining, common: FitRequest
-    ) -> tuple[QualifiedName, RunSetup]:
+    def set_up(session: Session, sql: PostgreSQLTraining) -> tuple[QualifiedName, RunSetup]:
+        chosen = parse_strategy(row.schedule, row.strategy_params)
+        check_strategy(dialect, request, chosen)
+        check_workers(chosen, request.num_workers)
         before = load_setup(session, dialect, run, has_states=False)
         if before.search is None:
             check_enough(before.spec.strategy, request.num_workers, before.packed)
@@ -93,23 +78,7 @@ def replay(
         )
         return output, setup.with_workers(request.num_workers or setup.num_workers)
 
-    common = FitRequest(
-        source_table=row.source_table,
-        model_output_table=request.model_output_table,
-        model_selection_table=None,
-        num_iterations=row.num_iterations,
-        num_workers=request.num_workers,
-        name=request.name,
-        description=request.description,
-        search_path=request.search_path,
-        cores=request.cores,
-    )
-    if row.search is None:
-        common = replace(common, strategy=row.schedule, strategy_params=row.strategy_params)
-    else:
-        common = replace(common, schedule=row.schedule)
-    common.check()
-    return Drive(pool, dialect, Limits(), notify, FIXED, registered).begin(common, set_up)
+    return Drive(pool, dialect, Limits(), notify, FIXED, registered).begin(request, set_up)
 
 
 def own_run(session: Session, run_id: int | None) -> StoredRun:

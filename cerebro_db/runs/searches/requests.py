@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from cerebro_db.configs.grids.grid import parse_compile_grid, parse_fit_grid
-from cerebro_db.configs.grids.model_selection import checked_model_ids
 from cerebro_db.configs.grids.parameters import changed, parse_compile_params, parse_fit_params
 from cerebro_db.configs.messages import check_range
 from cerebro_db.core.decisions import (
@@ -28,7 +26,8 @@ from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.control import control_session
 from cerebro_db.postgres.sessions import POLL_SECONDS, Session, SessionPool
 from cerebro_db.postgres.trials import newest_space, search_of, status_of_trial, trials_of
-from cerebro_db.runs.request import MAX_ITERATIONS
+from cerebro_db.requests.fitting import MAX_ITERATIONS
+from cerebro_db.requests.searching import space_of
 from cerebro_db.wire import decode, encode
 
 # A driver looks for requests once a second at least, but not while it writes the output tables.
@@ -230,34 +229,3 @@ def narrowed_space(
             f"{', '.join(map(str, known))}"
         )
     return structs.replace(found, left_out=spec.space.left_out)
-
-
-def space_of(
-    model_id_list: Sequence[int | None] | None,
-    compile_params_grid: str | None,
-    fit_params_grid: str | None,
-) -> Space:
-    """A space, its texts parsed once.
-
-    Raises:
-        InvalidArgument: there is no model, or a grid is wrong.
-    """
-    for name, text in (
-        ("compile_params_grid", compile_params_grid),
-        ("fit_params_grid", fit_params_grid),
-    ):
-        if text is None:
-            raise InvalidArgument(
-                f"{name}: got NULL; allowed: a dictionary such as {_EXAMPLES[name]}"
-            )
-    models = tuple(checked_model_ids(model_id_list))
-    space = Space(models, str(compile_params_grid), str(fit_params_grid))
-    parse_compile_grid(space.compile_params_grid)
-    parse_fit_grid(space.fit_params_grid)
-    return space
-
-
-_EXAMPLES = {
-    "compile_params_grid": "{'loss': ['mse'], 'optimizer_params_list': [{'optimizer': ['Adam']}]}",
-    "fit_params_grid": "{'batch_size': [16, 32]}",
-}

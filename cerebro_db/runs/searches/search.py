@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 from msgspec import structs
 
 from cerebro_db.configs.functions.callbacks import Monitor
 from cerebro_db.configs.grids.grid import told_of_metrics
-from cerebro_db.configs.grids.search_methods import GRID
-from cerebro_db.configs.messages import check_range
 from cerebro_db.core.decisions import Change
-from cerebro_db.core.search import UNLIMITED, Aim, Budget, EarlyStopping, Objective, SearchSpec
+from cerebro_db.core.search import Aim, Objective, SearchSpec
 from cerebro_db.core.search_texts import monitors_of_aims
 from cerebro_db.core.spec import (
-    EVERY_HOP,
     TRAINING,
     VALIDATION,
     Architecture,
@@ -26,16 +22,14 @@ from cerebro_db.core.spec import (
     program_key,
 )
 from cerebro_db.decide.search.methods import (
+    METHODS,
     default_places,
     first_epochs,
     method_of,
-    most_epochs,
     most_trials,
     total_epochs,
 )
-from cerebro_db.decide.search.sampling import check_sampler
 from cerebro_db.decide.search.space import Explorer
-from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.architectures import limits_of, load_architectures
 from cerebro_db.models.fit_checks import check_alike, target_facts, with_counts
@@ -45,62 +39,18 @@ from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, load_packed
-from cerebro_db.postgres.relations import CallerPath, find
+from cerebro_db.postgres.relations import find
 from cerebro_db.postgres.sessions import Session, SessionPool
+from cerebro_db.requests.searching import SearchRequest
+from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.driver import FIXED, Drive, Queued, no_notice
 from cerebro_db.runs.losses import different_losses, different_penalties
-from cerebro_db.runs.request import FitRequest, Limits
 from cerebro_db.runs.searches.earlier import earlier_trials
-from cerebro_db.runs.searches.results import selection_name
+from cerebro_db.runs.searches.results import METHOD, PARAMS, RANDOM_STATE, selection_name
 from cerebro_db.runs.setup import RunSetup, check_output, output_of, spec_of, threads_of
 from cerebro_db.runs.stored import probes_of
 from cerebro_db.scoring.prediction_models import LOSS
-
-
-@dataclass(frozen=True)
-class SearchRequest:
-    """Request of a caller for a search; texts are parsed already, tables not looked at yet.
-
-    Attributes:
-        model_selection_table: a table that gets the best configuration; None for none.
-        method, params: of ``configs.grids.search_methods``; params are validated, all of them there.
-        objective: parts of it; none for the validation loss, or the loss where there is no validation.
-        concurrency: trials at the same time; None for the default of the method and the partitions.
-        warm_start_run: an earlier run whose trials are learnt from.
-        given: texts of the caller that are shown in the output tables.
-        random_state: of what is drawn; None for the seed, which all weights come from.
-    """
-
-    source_table: str | None
-    model_output_table: str | None
-    model_arch_table: str | None
-    space: Space
-    method: str
-    params: Mapping[str, Any]
-    model_selection_table: str | None = None
-    object_table: str | None = None
-    objective: tuple[Aim, ...] = ()
-    early_stopping: EarlyStopping = field(default_factory=EarlyStopping)
-    budget: Budget = field(default_factory=Budget)
-    deterministic: bool = True
-    concurrency: int | None = None
-    warm_start_run: int | None = None
-    use_gpus: bool | None = False
-    validation_table: str | None = None
-    metrics_compute_frequency: int | None = None
-    name: str | None = None
-    description: str | None = None
-    use_caching: bool | None = True
-    seed: int | None = 0
-    random_state: int | None = None
-    num_workers: int | None = None
-    durability: str | None = EVERY_HOP
-    schedule: str | None = DEFAULT
-    replace: bool | None = False
-    search_path: CallerPath | None = None
-    cores: int = 1
-    given: Mapping[str, str] = field(default_factory=dict)
 
 
 def search(
@@ -124,7 +74,7 @@ def search(
             be resumed.
     """
     drive = Drive(pool, dialect, Limits(), notify, FIXED, registered)
-    return drive.begin(_common(request), functools.partial(_set_up, request, notify))
+    return drive.begin(request, functools.partial(_set_up, request, notify))
 
 
 def queue(
@@ -141,13 +91,13 @@ def queue(
         queued: writes down who begins with it, in the transaction that registers it.
     """
     drive = Drive(pool, dialect, Limits(), notify, FIXED, lambda run_id: None)
-    return drive.queue(_common(request), queued, functools.partial(_set_up, request, notify))
+    return drive.queue(request, queued, functools.partial(_set_up, request, notify))
 
 
 def check(pool: SessionPool, dialect: PostgreSQL, request: SearchRequest) -> None:
     """Refuse a search that could not be begun now."""
     drive = Drive(pool, dialect, Limits(), no_notice, FIXED, lambda run_id: None)
-    drive.check(_common(request), functools.partial(_set_up, request, no_notice))
+    drive.check(request, functools.partial(_set_up, request, no_notice))
 
 
 def check_without_data(session: Session, request: SearchRequest) -> None:
@@ -156,86 +106,59 @@ def check_without_data(session: Session, request: SearchRequest) -> None:
     Raises:
         CerebroError: what is wrong, with what was got and what is allowed.
     """
-    common = _common(request)
-    common.check()
-    check_output(session, common)
-    output, table = output_of(session, common), request.model_selection_table
+    check_output(session, request)
+    output, table = output_of(session, request), request.model_selection_table
     selection_name(session, table, output, replace=request.replace)
     object_table(session, request.object_table)
     models = find(session, request.model_arch_table, "model_arch_table")
     load_architectures(session, models, request.space.model_ids)
 
 
-def _common(request: SearchRequest) -> FitRequest:
-    """Part of the request that a search has in common with other runs."""
-    return FitRequest(
-        source_table=request.source_table,
-        model_output_table=request.model_output_table,
-        model_selection_table=None,
-        num_iterations=most_epochs(request.method, request.params),
-        use_gpus=request.use_gpus,
-        validation_table=request.validation_table,
-        metrics_compute_frequency=request.metrics_compute_frequency,
-        name=request.name,
-        description=request.description,
-        use_caching=request.use_caching,
-        seed=request.seed,
-        num_workers=request.num_workers,
-        durability=request.durability,
-        schedule=request.schedule,
-        replace=request.replace,
-        search_path=request.search_path,
-        cores=request.cores,
-    )
-
-
 def _set_up(
-    asked: SearchRequest,
+    request: SearchRequest,
     notify: Callable[[str], None],
     session: Session,
     sql: PostgreSQLTraining,
-    request: FitRequest,
 ) -> tuple[QualifiedName, RunSetup]:
     """Read and check the tables and the space of a search, and set up its run.
 
     Raises:
         CerebroError: what is wrong, with what was got and what is allowed.
     """
-    request.check()
     packed = load_packed(session, request.source_table, "source_table")
     output = output_of(session, request)
     validation = None
     if request.validation_table is not None:
         validation = load_packed(session, request.validation_table, "validation_table")
         check_alike(packed, validation)
-    table = find(session, asked.model_arch_table, "model_arch_table")
-    objects = object_table(session, asked.object_table)
+    objects, space = object_table(session, request.object_table), request.space
     if objects is not None:
-        grid = objects.in_grid(asked.space.compile_params_grid)
-        asked = replace(asked, space=structs.replace(asked.space, compile_params_grid=grid))
-    known = load_architectures(session, table, asked.space.model_ids)
-    targets = with_counts(session, packed, target_facts(packed), [asked.space.fit_params_grid])
+        grid = objects.in_grid(space.compile_params_grid)
+        space = structs.replace(space, compile_params_grid=grid)
+    table = find(session, request.model_arch_table, "model_arch_table")
+    known = load_architectures(session, table, space.model_ids)
+    targets = with_counts(session, packed, target_facts(packed), [space.fit_params_grid])
     maker = Maker(
         packed, targets, validation is not None, request.seed or 0, tick=lambda: session.tick()
     )
     texts = {model_id: model.text for model_id, model in known.items()}
     suiting = Suiting(texts, limits_of(session))
-    left_out = suiting.left_out(asked.space.compile_grid, asked.space.model_ids)
-    asked = replace(asked, space=structs.replace(asked.space, left_out=left_out))
-    check_layers(texts, Explorer(asked.space).probes(), limits_of(session))
+    left_out = suiting.left_out(space.compile_grid, space.model_ids)
+    space = structs.replace(space, left_out=left_out)
+    check_layers(texts, Explorer(space).probes(), limits_of(session))
     for told in suiting.told if left_out else ():
         notify(told)
-    probes = _probes(asked.space, maker, known)
-    asked = _with_objective(asked, probes, notify)
-    spec = _spec(asked, packed, validation, probes)
-    for line in (told_of_metrics(asked.space.compile_grid), _told_of_size(spec)):
+    probes = _probes(space, maker, known)
+    aims = _aims(request, probes, notify)
+    spec = _spec(request, space, aims, packed, validation, probes)
+    for line in (told_of_metrics(space.compile_grid), _told_of_size(spec)):
         if line is not None:
             notify(line)
-    if asked.warm_start_run is not None:
-        spec = structs.replace(spec, earlier=earlier_trials(session, asked.warm_start_run, spec))
+    if request.warm_start_run is not None:
+        spec = structs.replace(spec, earlier=earlier_trials(session, request.warm_start_run, spec))
     places = min(spec.concurrency, most_trials(spec))
     found = spec_of(request, packed, validation, probes, places, sql)
-    watches = spec.early_stopping.watches and asked.metrics_compute_frequency is None
+    watches = spec.early_stopping.watches and request.metrics_compute_frequency is None
     setup = RunSetup(
         spec=replace(found, measured=spec.measured, frequency=1 if watches else found.frequency),
         packed=packed,
@@ -243,7 +166,7 @@ def _set_up(
         output=output,
         output_text=str(request.model_output_table),
         selection=selection_name(
-            session, asked.model_selection_table, output, replace=asked.replace
+            session, request.model_selection_table, output, replace=request.replace
         ),
         architectures=str(table.name),
         object_table=None if objects is None else objects.name,
@@ -278,32 +201,33 @@ def _probes(
 
 
 def _spec(
-    asked: SearchRequest,
+    request: SearchRequest,
+    space: Space,
+    aims: tuple[Aim, ...],
     packed: PackedTable,
     validation: PackedTable | None,
     probes: Sequence[Configuration],
 ) -> SearchSpec:
     """The spec of a search."""
-    objectives = _objectives(asked, probes, validated=validation is not None)
+    objectives = _objectives(aims, probes, validated=validation is not None)
     tables = [TRAINING] if validation is None else [TRAINING, VALIDATION]
     wanted = {one.dataset for one in objectives}
-    if asked.metrics_compute_frequency is not None:  # somebody wants to see more than is decided by
+    if request.metrics_compute_frequency is not None:  # more is wanted than is decided by
         wanted = set(tables)
     spec = SearchSpec(
-        method=asked.method,
-        params=asked.params,
-        space=asked.space,
+        method=request.parsed[0],
+        params=request.parsed[1],
+        space=space,
         objectives=objectives,
-        early_stopping=asked.early_stopping,
-        budget=asked.budget,
-        seed=(asked.seed if asked.random_state is None else asked.random_state) or 0,
-        deterministic=asked.deterministic,
+        early_stopping=request.stopping,
+        budget=request.budget,
+        seed=(request.seed if request.random_state is None else request.random_state) or 0,
+        deterministic=request.deterministic is not False,
         goal=LOSS if objectives[0].metric == LOSS else probes[0].goal,
         measured=tuple(name for name in tables if name in wanted),
-        given=asked.given,
+        given=_given(request),
     )
-    check_sampler(spec)
-    check_range("concurrency", asked.concurrency, 1, UNLIMITED)
+    METHODS[spec.method].check_space(spec, Explorer(spec.space))
     if spec.budget.max_epochs < (least := first_epochs(spec)):
         raise InvalidArgument(
             f"max_epochs: got {spec.budget.max_epochs}; allowed: at least {least}, with which the first "
@@ -314,7 +238,7 @@ def _spec(
     }
     return structs.replace(
         spec,
-        concurrency=asked.concurrency or default_places(spec, len(packed.partitions)),
+        concurrency=request.concurrency or default_places(spec, len(packed.partitions)),
         shared_epochs=max(1, round(total_epochs(spec) / len(programs))),
     )
 
@@ -322,7 +246,7 @@ def _spec(
 def _told_of_size(spec: SearchSpec) -> str | None:
     """The notice about a space that has fewer configurations than the search wants."""
     size, wanted = Explorer(spec.space).size, method_of(spec).trials()
-    if spec.method == GRID or size >= wanted:
+    if not METHODS[spec.method].draws or size >= wanted:
         return None
     return (
         f"the space has {int(size)} configuration{'s' if size != 1 else ''}, and {spec.method} wants "
@@ -330,17 +254,31 @@ def _told_of_size(spec: SearchSpec) -> str | None:
     )
 
 
-def _with_objective(
-    asked: SearchRequest, probes: Sequence[Configuration], notify: Callable[[str], None]
-) -> SearchRequest:
-    """The request with an objective that all configurations of the space can be compared by, where none is given.
+def _given(request: SearchRequest) -> dict[str, str]:
+    """Texts of the caller for the output tables."""
+    drawn = request.random_state
+    texts = {
+        METHOD: request.automl_method,
+        PARAMS: request.automl_params,
+        RANDOM_STATE: None if drawn is None else str(drawn),
+    }
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def _aims(
+    request: SearchRequest, probes: Sequence[Configuration], notify: Callable[[str], None]
+) -> tuple[Aim, ...]:
+    """The objective, or one that all configurations of the space can be compared by, where none is given.
 
     Raises:
         InvalidArgument: none is given, and the space has several losses and no metric that all have.
     """
-    losses, prefix = different_losses(probes), "val_" if asked.validation_table is not None else ""
+    losses, prefix = (
+        different_losses(probes),
+        "val_" if request.validation_table is not None else "",
+    )
     named = ", ".join(losses)
-    if losses and not asked.objective:
+    if losses and not request.aims:
         label = probes[0].monitored.metrics[0].label if probes[0].goal != LOSS else None
         if label is None:
             raise InvalidArgument(
@@ -352,8 +290,8 @@ def _with_objective(
             f"the space has different losses ({named}), whose values say nothing about each other: "
             f"the objective is {prefix}{label}"
         )
-        return replace(asked, objective=(Aim(f"{prefix}{label}"),))
-    aims = [one.monitor for one in asked.objective] or [f"{prefix}{LOSS}"]
+        return (Aim(f"{prefix}{label}"),)
+    aims = [one.monitor for one in request.aims] or [f"{prefix}{LOSS}"]
     compared = ", ".join(one for one in aims if one.removeprefix("val_") == LOSS)
     if losses and compared:
         notify(
@@ -365,17 +303,17 @@ def _with_objective(
             f"{compared} has the penalties of {' and '.join(penalties)} in it, which the search changes: "
             "a metric as objective does not"
         )
-    return asked
+    return request.aims
 
 
 def _objectives(
-    asked: SearchRequest, probes: Sequence[Configuration], *, validated: bool
+    aims: tuple[Aim, ...], probes: Sequence[Configuration], *, validated: bool
 ) -> tuple[Objective, ...]:
     """Objectives of the search, which all configurations must have."""
     found: list[tuple[Monitor, ...]] = []
     for one in probes:
         metrics = {metric.label: metric.name for metric in one.monitored.metrics}
-        found.append(monitors_of_aims(asked.objective, metrics, validated=validated))
+        found.append(monitors_of_aims(aims, metrics, validated=validated))
     return tuple(
         Objective(
             one.name.removeprefix("val_"),

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from keras.src.export.tf2onnx_lib import patch_tf2onnx
 
-from cerebro_db.configs.registry import Format
+from cerebro_db.configs.exports import Format
 from cerebro_db.errors import InvalidData, MissingLibrary
 from cerebro_db.training import state as states
 from cerebro_db.training.architectures import models

@@ -79,7 +79,7 @@ def _left_scopes() -> Iterator[None]:
 
 
 class _Sequential(keras.Sequential):
-    """Makes a Sequential as Keras does, but builds it once and not again after every layer."""
+    """Sequential model that is built once, and not again after every layer."""
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> keras.Model:

@@ -7,28 +7,29 @@ states that come out are redistributed to the segments where they go next.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from string import Formatter
+from collections.abc import Sequence
 from typing import Any
 
 from cerebro_db.postgres.dialects.greenplum6.training import (
-    PLACE_IN_ORDER,
-    PLACE_SHUFFLED,
     PREPARATION,
     SCANNED,
-    TOLD,
     by_key,
     cases,
+    filled,
     partition_of,
     segment_after,
     segment_key_of,
 )
 from cerebro_db.postgres.dialects.postgresql.training import (
-    WEIGHTS,
+    LEFT,
+    PLACE_IN_ORDER,
+    PLACE_SHUFFLED,
     HopOrder,
     ScanOrder,
     Statement,
     columns_of,
+    same_table,
+    weights_of,
 )
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable
@@ -40,8 +41,7 @@ class GreenplumRotation:
     def step(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
         """Train each configuration on its partition, in one transaction.
 
-        Returns a row for each chunk of a state: mst_key, NULL, and what a hop returns. A
-        configuration that failed has one row, with an error as JSON in place of the NULL.
+        ``made`` reads what it returns: of a configuration that failed the error.
 
         Args:
             packed: what is trained on.
@@ -50,7 +50,7 @@ class GreenplumRotation:
         keys = [_key(packed, order.partition_key) for order in orders]
         goals = [segment_after(packed, order) for order in orders]
         versions = [order.makes for order in orders]
-        return _filled(
+        return filled(
             _STEP,
             {
                 "states": orders[0].into,
@@ -61,7 +61,7 @@ class GreenplumRotation:
                     "c", keys, [order.next_partition_key for order in orders], "integer"
                 ),
                 "rows": _rows_of_step(packed, orders, keys),
-                "told": TOLD,
+                "left": LEFT,
             },
         )
 
@@ -96,17 +96,18 @@ class GreenplumRotation:
             "task": _by_segment("p", keys, [order.task for order in orders], "text"),
             "first": _firsts(packed, partitions, keys),
             "reading": ("%s", [reading]),
+            "same": same_table(packed),
             **columns_of(packed),
         }
-        parts["buffers"] = _filled(_SWEEP_BUFFERS, parts) if reading else ""
-        return _filled(_SWEEP, parts)
+        parts["buffers"] = filled(_SWEEP_BUFFERS, parts) if reading else ""
+        return filled(_SWEEP, parts)
 
 
 def _rows_of_step(
     packed: PackedTable, orders: Sequence[HopOrder], keys: Sequence[int]
 ) -> Statement:
     """Rows for the aggregates: preparation, tasks, states and buffers."""
-    weights = [_weights(order) for order in orders]
+    weights = [weights_of(order) for order in orders]
     reading = [key for key, order in zip(keys, orders, strict=True) if order.reads]
     passes = [order.passes for order in orders]
     parts: dict[str, Statement | str] = {
@@ -119,11 +120,12 @@ def _rows_of_step(
         "place": cases("g.segment_key", keys, [_place(order) for order in orders], "bytea"),
         "passes": _by_segment("p", keys, passes, "integer"),
         "reading": ("%s", [reading]),
+        "same": same_table(packed),
         **columns_of(packed),
     }
     parts["states"] = _states(orders, keys)
-    parts["buffers"] = _filled(_BUFFERS, parts) if reading else ""
-    return _filled(_ROWS, parts)
+    parts["buffers"] = filled(_BUFFERS, parts) if reading else ""
+    return filled(_ROWS, parts)
 
 
 def _states(orders: Sequence[HopOrder], keys: Sequence[int]) -> Statement:
@@ -135,7 +137,7 @@ def _states(orders: Sequence[HopOrder], keys: Sequence[int]) -> Statement:
     sql, parameters = "", list[Any]()
     for source, found in sources.items():
         there = [key for key, _ in found]
-        text, values = _filled(
+        text, values = filled(
             _STATES,
             {
                 "states": source.sql,
@@ -150,12 +152,6 @@ def _states(orders: Sequence[HopOrder], keys: Sequence[int]) -> Statement:
 
 def _key(packed: PackedTable, partition_key: int) -> int:
     return segment_key_of(partition_of(packed, partition_key))
-
-
-def _weights(order: HopOrder) -> Statement:
-    if order.weights_of is None:
-        return "NULL", []
-    return WEIGHTS, [order.run_id, order.weights_of]
 
 
 def _place(order: HopOrder) -> Statement:
@@ -173,18 +169,6 @@ def _firsts(packed: PackedTable, partitions: Sequence[int], keys: Sequence[int])
 def _by_segment(alias: str, keys: Sequence[int], values: Sequence[Any], kind: str) -> Statement:
     """A value that depends on the segment."""
     return by_key(f"{alias}.segment_key", keys, values, kind)
-
-
-def _filled(template: str, parts: Mapping[str, Statement | str]) -> Statement:
-    """A text with its fields filled in, and the parameters in the order of the fields."""
-    text, parameters = "", list[Any]()
-    for literal, name, _, _ in Formatter().parse(template):
-        text += literal
-        if name is not None:
-            part = parts[name]
-            sql, values = (part, []) if isinstance(part, str) else part
-            text, parameters = text + sql, parameters + values
-    return text, parameters
 
 
 _ROWS = """
@@ -209,24 +193,22 @@ SELECT g.segment_key, 2, g.subepoch, {place}, NULL, NULL, NULL, g.buffer_id,
        g.x, g.x_shape, g.y, g.y_shape
   FROM (SELECT p.segment_key, p.buffer_id, p.{x} AS x, p.{x_shape} AS x_shape, p.{y} AS y,
                p.{y_shape} AS y_shape, generate_series(0, {passes} - 1) AS subepoch
-          FROM {packed} p WHERE p.segment_key = ANY ({reading})) AS g
+          FROM {packed} p WHERE p.segment_key = ANY ({reading}){same}) AS g
 """
 
 # What a failed configuration leaves has the negative version, which nothing ever looks for.
 _STEP = """
-INSERT INTO {states} (segment_key, mst_key, version, chunk, partition_key, state, result)
+INSERT INTO {states} (segment_key, mst_key, version, chunk, partition_key, state, report)
 SELECT {goal}, {mst_key}, CASE WHEN (c.saved).chunk < 0 THEN -{version} ELSE {version} END,
-       greatest((c.saved).chunk, 0), {following}, (c.saved).state,
-       CASE WHEN (c.saved).chunk = 0 THEN c.result END
-  FROM (SELECT v.segment_key, v.result, cerebro._saved_state((v.result).token) AS saved
+       greatest((c.saved).chunk, 0), {following}, (c.saved).state, (c.saved).report
+  FROM (SELECT v.segment_key, cerebro._saved_state(v.token) AS saved
           FROM (SELECT i.segment_key,
                        cerebro.cerebro_train(i.kind, i.task, i.state, i.weights, i.subepoch,
                                              i.buffer_id, i.x, i.x_shape, i.y, i.y_shape
                                              ORDER BY i.kind, i.subepoch, i.place)
-                       AS result
+                       AS token
                   FROM ({rows}) AS i GROUP BY i.segment_key) AS v) AS c
-RETURNING mst_key, CASE WHEN version < 0 THEN convert_from(state, 'UTF8') END,
-          octet_length(state), {told}
+RETURNING {left}
 """
 
 _SWEEP = """{scanned}
@@ -256,5 +238,5 @@ FETCH ALL FROM cerebro_scan
 _SWEEP_BUFFERS = """UNION ALL
 SELECT p.segment_key, 2, p.buffer_id, 0, NULL, NULL, p.buffer_id,
        p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
-  FROM {packed} p WHERE p.segment_key = ANY ({reading})
+  FROM {packed} p WHERE p.segment_key = ANY ({reading}){same}
 """

@@ -2,35 +2,34 @@
 
 All rows that an aggregate takes lie on one segment, and their common segment_key says so: nothing but
 the state travels. It goes where the row of the state belongs, which is where the configuration goes
-next. One statement cannot write two tables, so rows of hops and records of rounds are the driver's.
+next.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from string import Formatter
 from types import MappingProxyType
 from typing import Any
 
-from cerebro_db.core.tasks import HopFigures, RoundRecord
 from cerebro_db.errors import WrongObjectType
 from cerebro_db.postgres.dialects.postgresql.training import (
-    WEIGHTS,
+    FIRST_ROW,
+    LEFT,
+    TASK,
+    TRAINED,
     AverageOrder,
-    HopMade,
     HopOrder,
-    Member,
     PostgreSQLTraining,
     ScanOrder,
     Statement,
     StateTables,
     columns_of,
+    same_table,
+    weights_of,
 )
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable, PartitionInfo
-from cerebro_db.postgres.records import HOP_COLUMNS
 
 
 class GreenplumTraining(PostgreSQLTraining):
@@ -38,24 +37,14 @@ class GreenplumTraining(PostgreSQLTraining):
 
     binds_workers = True
     most_hops = 16
-
-    def create_states(self, table: QualifiedName, lasting: bool) -> list[str]:
-        """A table of states; the first chunk of each has what its hop did."""
-        return [
-            f"CREATE {'' if lasting else 'UNLOGGED'} TABLE {table.sql} ("
-            "segment_key integer NOT NULL, mst_key integer NOT NULL, version integer NOT NULL, "
-            "chunk integer NOT NULL, partition_key integer, state bytea NOT NULL, "
-            "result cerebro.visit_result, PRIMARY KEY (segment_key, mst_key, version, chunk)) "
-            "DISTRIBUTED BY (segment_key)",
-            f"ALTER TABLE {table.sql} ALTER COLUMN state SET STORAGE EXTERNAL",
-        ]
+    _segment, _distributed = "segment_key", " DISTRIBUTED BY (segment_key)"
 
     def together(self, column: str) -> str:
-        """That is a segment there."""
+        """End of CREATE TABLE that puts all rows of a key on one segment."""
         return f" DISTRIBUTED BY ({column})"
 
     def worker_settings(self, states: StateTables) -> str:
-        """The same; nor are statistics collected of what it writes, such as the states of a scan."""
+        """Settings of a worker's session; no statistics are collected of what it writes, such as the states of a scan."""
         return f"{super().worker_settings(states)}; SET gp_autostats_mode = none"
 
     def contents(self, table: QualifiedName) -> str:
@@ -104,7 +93,7 @@ class GreenplumTraining(PostgreSQLTraining):
         packed: PackedTable,
         partition_key: int,
     ) -> Statement:
-        """The same; the copy goes to the segment where it is trained first."""
+        """Copy a state to the segment where the copy is trained first."""
         sql = (
             f"INSERT INTO {target.sql} (segment_key, mst_key, version, chunk, partition_key, state) "
             f"SELECT %s, %s, 0, s.chunk, %s, s.state FROM {source.sql} s "
@@ -140,116 +129,49 @@ class GreenplumTraining(PostgreSQLTraining):
         return _NEIGHBOURS.format(packed=packed.relation.name.sql), []
 
     def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
-        """Train one configuration on one partition; ``made`` reads what it returns."""
-        rows, parameters = self._rows_of_hop(packed, order)
-        if order.others:
-            return self._copied(packed, order, rows, parameters)
-        goal = segment_after(packed, order)
-        state = [goal, order.mst_key, order.makes, order.next_partition_key]
-        sql = _HOP.format(
-            rows=rows,
-            states=order.into,
-            task=_task_of(order),
-            at_home=_at_home(order),
-            told=TOLD,
-        )
-        return sql, state + parameters
+        """Train one configuration on one partition, or lead a round; the state goes where it is needed next.
 
-    def _copied(
-        self, packed: PackedTable, order: HopOrder, rows: str, parameters: list[Any]
-    ) -> Statement:
-        """Train, and leave the state on several segments: all but one of these are copies."""
+        It may be needed on several segments: all but one of the states are copies then.
+        """
+        rows, parameters = self._rows_of_hop(packed, order)
+        trained = self._trained(order, rows)
+        if not order.others:
+            sql = _HOP.format(states=order.into, trained=trained, left=LEFT)
+            goal = segment_after(packed, order)
+            return sql, [goal, order.mst_key, order.makes, order.next_partition_key, *parameters]
         goals = [segment_after(packed, order)]
         goals += [segment_key_of(partition_of(packed, key)) for key in order.others]
         marks = [order.next_partition_key, *[COPY] * len(order.others)]
-        sql = _HOP_COPIED.format(rows=rows, states=order.into, told=TOLD)
+        sql = _HOP_COPIED.format(states=order.into, trained=trained, left=LEFT)
         return sql, [order.mst_key, order.makes, goals, marks, *parameters]
 
     def share(self, packed: PackedTable, order: HopOrder) -> Statement:
-        """Train a replica together with others; returns the names of the partitions that are kept."""
-        rows, parameters = self._rows_of_hop(packed, order)
-        return _SHARE.format(rows=rows), parameters
-
-    def lead(
-        self,
-        packed: PackedTable,
-        order: HopOrder,
-        members: Sequence[Member],
-        recorded: int | None = None,
-    ) -> Statement:
-        """The same, and leave the state; returns what a hop returns."""
-        return self.hop(packed, order)
-
-    def led(
-        self,
-        rows: Sequence[tuple[Any, ...]],
-        order: HopOrder,
-        members: Sequence[Member],
-        recorded: int | None = None,
-    ) -> tuple[HopMade, list[HopMade]]:
-        """Result of the statement of whoever has led a round, of all of its hops, and its record."""
-        made = self.made(rows)
-        assert made.figures is not None
-        *kept, told = made.kept  # last what is no name of a partition, but JSON of the round
-        led = json.loads(told)
-        of_hops = [
-            HopMade(one["rows"], kept, 0, _figures(made.figures, one)) for one in led["hops"]
-        ]
-        if recorded is None:
-            return replace(made, kept=kept), of_hops
-        record = _record(order, recorded, led["round"])
-        course = record.groups, record.momentum
-        return replace(made, kept=kept, course=course, record=record), of_hops
-
-    def made(self, rows: Sequence[tuple[Any, ...]]) -> HopMade:
-        """Result of the statement of a hop: a row for each chunk of the state."""
-        first = next(row for row in rows if row[1] is not None)
-        return HopMade(first[1], first[2], sum(row[0] for row in rows), HopFigures(*first[3:]))
+        """Train a replica together with others, one of which leaves the state; returns its own report."""
+        sql, parameters = super().share(packed, order)
+        return _SHARE.format(share=sql), parameters
 
     def hops(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
         """Train configurations one after another on one partition, by ascending mst_key."""
         if len(orders) == 1:
             return self.hop(packed, orders[0])
         keys = [order.mst_key for order in orders]
-        goals = [segment_after(packed, order) for order in orders]
-        goal, goals_given = by_key("c.mst_key", keys, goals)
-        version, versions_given = by_key("c.mst_key", keys, [order.makes for order in orders])
-        following, following_given = by_key(
-            "c.mst_key", keys, [order.next_partition_key for order in orders]
+        following = [order.next_partition_key for order in orders]
+        return filled(
+            _HOPS,
+            {
+                "states": orders[0].into,
+                "goal": by_key("c.mst_key", keys, [segment_after(packed, one) for one in orders]),
+                "version": by_key("c.mst_key", keys, [order.makes for order in orders]),
+                "following": by_key("c.mst_key", keys, following),
+                "rows": self._rows_of_hops(packed, orders),
+                "left": LEFT,
+            },
         )
-        rows, parameters = self._rows_of_hops(packed, orders)
-        sql = _HOPS.format(
-            goal=goal, version=version, following=following, rows=rows,
-            states=orders[0].into, told=TOLD,
-        )  # fmt: skip
-        return sql, goals_given + versions_given + following_given + parameters
 
-    def all_made(
-        self, mst_keys: Sequence[int], rows: Sequence[tuple[Any, ...]]
-    ) -> dict[int, HopMade]:
-        """Results of the statement of some hops, by mst_key in the order of training."""
-        if len(mst_keys) == 1:
-            return super().all_made(mst_keys, rows)
-        chunks: dict[int, list[tuple[Any, ...]]] = {}
-        for mst_key, *chunk in rows:
-            chunks.setdefault(mst_key, []).append(tuple(chunk))
-        return {mst_key: self.made(chunks[mst_key]) for mst_key in sorted(chunks)}
-
-    def missing_hops(
-        self,
-        run_id: int,
-        table: QualifiedName,
-        hops_an_epoch: int,
-        num_workers: int,
-        homes: Sequence[PartitionInfo] = (),
-    ) -> Statement | None:
-        """Write the rows of hops that are missing though their states are in a table."""
-        worker, numbers = "p.partition_key %% %s", [num_workers]
-        if homes:  # a state lies where it was made
-            keys = [segment_key_of(home) for home in homes]
-            worker, numbers = by_key("s.segment_key", keys, range(len(keys)))
-        sql = _MISSING_HOPS.format(states=table.sql, columns=HOP_COLUMNS, worker=worker)
-        return sql, [run_id, *numbers, run_id, hops_an_epoch]
+    def unrecorded(self, run_id: int, table: QualifiedName, hops_an_epoch: int) -> Statement:
+        """Reports of states in a table whose last hop has no row."""
+        sql, parameters = super().unrecorded(run_id, table, hops_an_epoch)
+        return f"{sql} AND {ORIGINAL}", parameters
 
     def average(self, packed: PackedTable, order: AverageOrder) -> Statement:
         """Average the states of a round on a segment; returns a row for each chunk that comes of it."""
@@ -280,9 +202,12 @@ class GreenplumTraining(PostgreSQLTraining):
         key = _key_of(order)
         begin = "".join(
             _SCAN_FIRST.format(packed=table, key=key, kind=kind, task=task) + "UNION ALL"
-            for kind, task in ((-1, _preparation_of(order)), (0, _TASK))
+            for kind, task in ((-1, _preparation_of(order)), (0, TASK))
         )
-        buffers = _SCAN_BUFFERS.format(packed=table, key=key, **columns) if order.reads else ""
+        same, oid = same_table(packed)
+        buffers = ""
+        if order.reads:
+            buffers = _SCAN_BUFFERS.format(packed=table, key=key, same=same, **columns)
         sql = _SCAN.format(
             scanned=SCANNED,
             states=states,
@@ -298,36 +223,37 @@ class GreenplumTraining(PostgreSQLTraining):
         here = where[0] if order.home is None else segment_key_of(order.home)
         parameters: list[Any] = [here, order.mst_keys, versions, order.tasks]
         parameters += [order.preparation or "", *first, order.task, *first]
-        return sql, parameters + (where if order.reads else [])
+        return sql, parameters + ([*where, *oid] if order.reads else [])
 
-    def _rows_of_hop(self, packed: PackedTable, order: HopOrder) -> Statement:
+    def _first_rows(self, packed: PackedTable, order: HopOrder) -> Statement:
+        """A row that prepares the process, and the one that begins the hop; both are read where the partition is."""
         partition = partition_of(packed, order.partition_key)
-        where = [segment_key_of(partition), order.partition_key]
-        first = [*where, partition.buffers[0][0]]
-        table, key, prepare = packed.relation.name.sql, _key_of(order), _preparation_of(order)
-        sql = _FIRST_ROW.format(key=key, kind=-1, task=prepare, weights="NULL::bytea", packed=table)
+        segment, weights = self._key(order, "p"), weights_of(order)
+        prepare, here = (
+            _preparation_of(order),
+            _FIRST_BUFFER.format(packed=packed.relation.name.sql),
+        )
+        first = [segment_key_of(partition), order.partition_key, partition.buffers[0][0]]
+        sql = FIRST_ROW.format(segment=segment, kind=-1, task=prepare, weights="NULL::bytea") + here
         sql += "UNION ALL"
-        parameters: list[Any] = [order.preparation or "", *first, order.task]
-        weights = "NULL::bytea"
-        if order.weights_of is not None:
-            weights = WEIGHTS
-            parameters += [order.run_id, order.weights_of]
-        sql += _FIRST_ROW.format(key=key, kind=0, task=_TASK, weights=weights, packed=table)
-        parameters += first
-        if order.source is not None:
-            is_here = f"s.segment_key = {where[0]:d}" if order.home is None else ORIGINAL
-            sql += _STATE_ROWS.format(
-                key=_key_of(order, "s"), states=order.source.sql, is_here=is_here
-            )
-            parameters += [order.mst_key, order.version]
-        if order.reads:
-            place = PLACE_IN_ORDER
-            if order.salt is not None:
-                place = PLACE_SHUFFLED
-                parameters.append(order.salt)
-            sql += _HOP_BUFFERS.format(key=key, place=place, packed=table, **columns_of(packed))
-            parameters += [order.passes - 1, *where]
-        return sql, parameters
+        sql += FIRST_ROW.format(segment=segment, kind=0, task=TASK, weights=weights[0]) + here
+        return sql, [order.preparation or "", *first, order.task, *weights[1], *first]
+
+    def _key(self, order: HopOrder, alias: str) -> str:
+        return f"{_key_of(order, alias)} AS segment_key, "
+
+    def _state_is_here(self, packed: PackedTable, order: HopOrder) -> str:
+        if order.home is not None:
+            return f"{ORIGINAL} AND "
+        return f"s.segment_key = {segment_key_of(partition_of(packed, order.partition_key)):d} AND "
+
+    def _partition_rows(self, packed: PackedTable, partition_key: int) -> Statement:
+        segment = segment_key_of(partition_of(packed, partition_key))
+        return "p.segment_key = %s AND p.partition_key = %s", [segment, partition_key]
+
+    def _trained(self, order: HopOrder, rows: str) -> str:
+        group = f"{_at_home(order)} GROUP BY i.segment_key"
+        return TRAINED.format(task=_task_of(order), rows=rows, group=group)
 
     def _rows_of_hops(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
         """Rows for the aggregates: preparation, tasks and states."""
@@ -350,25 +276,6 @@ class GreenplumTraining(PostgreSQLTraining):
         return sql, parameters
 
 
-def _figures(led: HopFigures, told: Mapping[str, Any]) -> HopFigures:
-    """Figures of a hop of a round, from those of the one that has led it and what the hop has told."""
-    return replace(
-        led,
-        read=told["read_seconds"],
-        trained=told["train_seconds"],
-        loss=told["loss"],
-        compiled=told["compiled"],
-        cached=told["cached"],
-        memory_mb=told["memory_mb"],
-    )
-
-
-def _record(order: HopOrder, number: int, told: Mapping[str, Any]) -> RoundRecord:
-    """Record of a round, by its number in the epoch, from what whoever has led it has told."""
-    updates = base64.b64decode(told["updates"], validate=True)
-    return RoundRecord(order.mst_key, order.epoch, number, **{**told, "updates": updates})
-
-
 # In place of the partition where a state goes: what is one more copy of it, on another segment.
 COPY = -1
 ORIGINAL = "coalesce(s.partition_key, 0) >= 0"
@@ -388,6 +295,18 @@ def by_key(
     return cases(column, keys, [("%s", [value]) for value in values], kind)
 
 
+def filled(template: str, parts: Mapping[str, Statement | str]) -> Statement:
+    """A text with its fields filled in, and the parameters in the order of the fields."""
+    text, parameters = "", list[Any]()
+    for literal, name, _, _ in Formatter().parse(template):
+        text += literal
+        if name is not None:
+            part = parts[name]
+            sql, values = (part, []) if isinstance(part, str) else part
+            text, parameters = text + sql, parameters + values
+    return text, parameters
+
+
 def _key_of(order: HopOrder | ScanOrder, alias: str = "p") -> str:
     """Expression by which the rows of a statement are grouped: of the segment where that is done.
 
@@ -400,7 +319,7 @@ def _key_of(order: HopOrder | ScanOrder, alias: str = "p") -> str:
 
 def _preparation_of(order: HopOrder | ScanOrder) -> str:
     """SQL for the text that prepares a process, with one parameter."""
-    return PREPARATION if order.home is None else _TASK
+    return PREPARATION if order.home is None else TASK
 
 
 def _task_of(order: HopOrder | ScanOrder) -> str:
@@ -456,74 +375,35 @@ FETCH ALL FROM cerebro_call
 """
 
 # A process must know of registered functions before it is prepared to use them.
-PREPARATION, _TASK = "cerebro._with_functions(%s)", "%s::text"
+PREPARATION = "cerebro._with_functions(%s)"
 _PREPARED_TASK = "CASE WHEN i.kind = -1 THEN cerebro._with_functions(i.task) ELSE i.task END"
 
-# Places are bytes, which all planners compare alike; not all of them take a collation.
-_FIRST_ROW = """
-SELECT {key} AS segment_key, {kind} AS kind, 0 AS subepoch, ''::bytea AS place, {task} AS task,
-       NULL::bytea AS state, {weights} AS weights,
-       NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
-       NULL::bytea AS y, NULL::int[] AS y_shape
-  FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s AND p.buffer_id = %s
-"""
-
-_STATE_ROWS = """
-UNION ALL
-SELECT {key}, 1, s.chunk, '', NULL, s.state, NULL, NULL, NULL, NULL, NULL, NULL
-  FROM {states} s WHERE {is_here} AND s.mst_key = %s AND s.version = %s
-"""
-
-PLACE_SHUFFLED = "md5(%s || '/' || g.subepoch || '/' || g.buffer_id)::bytea"
-PLACE_IN_ORDER = "lpad(g.buffer_id::text, 10, '0')::bytea"
-
-# Passes are no join: GPORCA would bring the buffers to them.
-_HOP_BUFFERS = """
-UNION ALL
-SELECT g.segment_key, 2, g.subepoch, {place}, NULL, NULL, NULL, g.buffer_id,
-       g.x, g.x_shape, g.y, g.y_shape
-  FROM (SELECT {key} AS segment_key, p.buffer_id, p.{x} AS x, p.{x_shape} AS x_shape, p.{y} AS y,
-               p.{y_shape} AS y_shape, generate_series(0, %s) AS subepoch
-          FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s) AS g
+# A row of the partition that is there, once.
+_FIRST_BUFFER = """  FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s AND p.buffer_id = %s
 """
 
 _HOP = """
-INSERT INTO {states} (segment_key, mst_key, version, chunk, partition_key, state, result)
-SELECT %s, %s, %s, (c.saved).chunk, %s, (c.saved).state,
-       CASE WHEN (c.saved).chunk = 0 THEN c.result END
-  FROM (SELECT v.result, cerebro._saved_state((v.result).token) AS saved
-          FROM (SELECT cerebro.cerebro_train(i.kind, {task}, i.state, i.weights, i.subepoch,
-                                             i.buffer_id, i.x, i.x_shape, i.y, i.y_shape
-                                             ORDER BY i.kind, i.subepoch, i.place)
-                       AS result
-                  FROM ({rows}) AS i{at_home} GROUP BY i.segment_key) AS v) AS c
-RETURNING octet_length(state), {told}
+INSERT INTO {states} (segment_key, mst_key, version, chunk, partition_key, state, report)
+SELECT %s, %s, %s, (c.saved).chunk, %s, (c.saved).state, (c.saved).report
+  FROM (SELECT cerebro._saved_state(v.token) AS saved
+          FROM ({trained}) AS v) AS c
+RETURNING {left}
 """
 
 # Which segments the state goes to is no join, for the same reason.
 _HOP_COPIED = """
-INSERT INTO {states} (segment_key, mst_key, version, chunk, partition_key, state, result)
-SELECT d.goal, %s, %s, d.chunk, d.mark, d.state,
-       CASE WHEN d.chunk = 0 AND coalesce(d.mark, 0) >= 0 THEN d.result END
-  FROM (SELECT unnest(%s::int[]) AS goal, unnest(%s::int[]) AS mark,
-               (c.saved).chunk AS chunk, (c.saved).state AS state, c.result
-          FROM (SELECT v.result, cerebro._saved_state((v.result).token) AS saved
-                  FROM (SELECT cerebro.cerebro_train(i.kind, i.task, i.state, i.weights, i.subepoch,
-                                                     i.buffer_id, i.x, i.x_shape, i.y, i.y_shape
-                                                     ORDER BY i.kind, i.subepoch, i.place)
-                               AS result
-                          FROM ({rows}) AS i GROUP BY i.segment_key) AS v) AS c) AS d
-RETURNING octet_length(state), {told}
+INSERT INTO {states} (segment_key, mst_key, version, chunk, partition_key, state, report)
+SELECT d.goal, %s, %s, d.chunk, d.mark, d.state, CASE WHEN coalesce(d.mark, 0) >= 0 THEN d.report END
+  FROM (SELECT unnest(%s::int[]) AS goal, unnest(%s::int[]) AS mark, (c.saved).chunk AS chunk,
+               (c.saved).state AS state, (c.saved).report AS report
+          FROM (SELECT cerebro._saved_state(v.token) AS saved
+                  FROM ({trained}) AS v) AS c) AS d
+RETURNING {left}
 """
 
 # A cursor is read by the process that trains on the segment.
 _SHARE = """
-DECLARE cerebro_share NO SCROLL CURSOR FOR
-SELECT (v.result).kept
-  FROM (SELECT cerebro.cerebro_train(i.kind, i.task, i.state, i.weights, i.subepoch,
-                                     i.buffer_id, i.x, i.x_shape, i.y, i.y_shape
-                                     ORDER BY i.kind, i.subepoch, i.place) AS result
-          FROM ({rows}) AS i GROUP BY i.segment_key) AS v;
+DECLARE cerebro_share NO SCROLL CURSOR FOR {share};
 FETCH ALL FROM cerebro_share
 """
 
@@ -549,41 +429,15 @@ SELECT s.segment_key, s.mst_key, 1, s.chunk, NULL, s.state
 
 # Groups are sorted by what groups them, and each is trained, and its state taken, before the next.
 _HOPS = """
-INSERT INTO {states} (segment_key, mst_key, version, chunk, partition_key, state, result)
-SELECT {goal}, c.mst_key, {version}, (c.saved).chunk, {following}, (c.saved).state,
-       CASE WHEN (c.saved).chunk = 0 THEN c.result END
-  FROM (SELECT v.mst_key, v.result, cerebro._saved_state((v.result).token) AS saved
+INSERT INTO {states} (segment_key, mst_key, version, chunk, partition_key, state, report)
+SELECT {goal}, c.mst_key, {version}, (c.saved).chunk, {following}, (c.saved).state, (c.saved).report
+  FROM (SELECT v.mst_key, cerebro._saved_state(v.token) AS saved
           FROM (SELECT i.mst_key,
                        cerebro.cerebro_train(i.kind, i.task, i.state, NULL::bytea, i.chunk,
                                              NULL::int, NULL::bytea, NULL::int[], NULL::bytea,
-                                             NULL::int[] ORDER BY i.kind, i.chunk) AS result
+                                             NULL::int[] ORDER BY i.kind, i.chunk) AS token
                   FROM ({rows}) AS i GROUP BY i.segment_key, i.mst_key) AS v) AS c
-RETURNING mst_key, octet_length(state), {told}
-"""
-
-# Of the first chunk of a state only.
-TOLD = """(result).rows, (result).kept, statement_timestamp(), (result).read_seconds,
-          (result).train_seconds,
-          (extract(epoch FROM clock_timestamp()) - (result).trained_at)::float8,
-          (result).loss, (result).compiled, (result).cached, (result).memory_mb"""
-
-# What only the driver knew is not: how long its worker waited, and when the state was written.
-_MISSING_HOPS = """
-INSERT INTO cerebro._hops
-       (run_id, {columns})
-SELECT %s, p.mst_key, p.epoch, p.position, p.partition_key, {worker}, pg_backend_pid(),
-       to_timestamp((s.result).trained_at - (s.result).read_seconds - (s.result).train_seconds),
-       to_timestamp((s.result).trained_at), 0, (s.result).read_seconds, (s.result).train_seconds,
-       0, (s.result).rows, (s.result).loss, (s.result).compiled, (s.result).cached,
-       (s.result).memory_mb
-  FROM {states} s
-  JOIN cerebro._plan p
-    ON p.run_id = %s AND p.mst_key = s.mst_key
-   AND (p.epoch - 1) * %s + p.position + 1 = abs(s.version)
-  LEFT JOIN cerebro._hops h
-    ON h.run_id = p.run_id AND h.mst_key = p.mst_key AND h.epoch = p.epoch
-   AND h.position = p.position
- WHERE p.group_size = 1 AND s.chunk = 0 AND (s.result).rows IS NOT NULL AND h.run_id IS NULL
+RETURNING {left}
 """
 
 # Where states are put for a scan: as they are, since compressing them takes long and gains little.
@@ -638,5 +492,5 @@ SELECT {key} AS segment_key, {kind} AS kind, 0 AS place, 0 AS chunk, {task} AS t
 _SCAN_BUFFERS = """UNION ALL
 SELECT {key}, 2, p.buffer_id, 0, NULL, NULL, p.buffer_id,
        p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
-  FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s
+  FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s{same}
 """

@@ -5,33 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cerebro_db.postgres.binary import Value
-from cerebro_db.postgres.dialects.greenplum6.training import (
-    COPY,
-    partition_of,
-    segment_after,
-    segment_key_of,
-)
 from cerebro_db.postgres.dialects.postgresql.training import HopOrder, Statement
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.packed import PackedTable
 
 # A place where a state is left: a segment key, None where there are no segments; and the partition where it goes.
 Goal = tuple[int | None, int | None]
+# A part of a state: number and bytes; the first one has the report of the hop.
+Chunk = tuple[int, bytes, str | None]
 
 
 class PostgreSQLDirect:
-    """Statements of a direct worker, and what its driver tells it for these."""
+    """Statements of a direct worker."""
 
     # Statements that a session begins with, beside those of any other.
     settings: tuple[str, ...] = ()
-    # Process and key of each advisory lock that a session of this database holds.
-    held_locks = """
-SELECT l.pid, (l.classid::bigint << 32) | l.objid::bigint FROM pg_catalog.pg_locks l
- WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-   AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
-"""
     # Columns of a table of states, as ``state_rows`` has them.
-    state_columns = "mst_key, version, chunk, partition_key, state"
+    state_columns = "mst_key, version, chunk, partition_key, state, report"
 
     def place(self, packed: PackedTable, partition_key: int) -> int | None:
         """Segment key of a partition, and of states that are trained on it next; None without segments."""
@@ -52,12 +42,19 @@ SELECT l.pid, (l.classid::bigint << 32) | l.objid::bigint FROM pg_catalog.pg_loc
         return sql, [mst_key, version]
 
     def state_rows(
-        self, mst_key: int, version: int, goals: Sequence[Goal], chunks: Sequence[tuple[int, bytes]]
+        self, mst_key: int, version: int, goals: Sequence[Goal], chunks: Sequence[Chunk]
     ) -> Iterator[Sequence[Value]]:
         """Rows of a state, one for each of its chunks."""
         ((_, following),) = goals
-        for number, data in chunks:
-            yield mst_key, version, number, following, data
+        for number, data, report in chunks:
+            yield (
+                mst_key,
+                version,
+                number,
+                following,
+                data,
+                None if report is None else report.encode(),
+            )
 
     def buffers(
         self,
@@ -85,52 +82,3 @@ SELECT l.pid, (l.classid::bigint << 32) | l.objid::bigint FROM pg_catalog.pg_loc
         if oid is None:
             return sql, [partition_key, list(buffer_ids)]
         return f"{sql} AND p.tableoid = %s::oid", [partition_key, list(buffer_ids), oid]
-
-
-class GreenplumDirect(PostgreSQLDirect):
-    """The same where states and partitions lie on segments: one of them answers, or takes what is left."""
-
-    # Statistics of a table would be locked until the transaction that brings a state ends.
-    settings: tuple[str, ...] = ("SET gp_autostats_mode = none",)
-    held_locks = f"{PostgreSQLDirect.held_locks} AND l.gp_segment_id = -1"
-    state_columns = f"segment_key, {PostgreSQLDirect.state_columns}"
-
-    def place(self, packed: PackedTable, partition_key: int) -> int | None:
-        """Segment key of a partition."""
-        return segment_key_of(partition_of(packed, partition_key))
-
-    def goals(self, packed: PackedTable, order: HopOrder) -> list[Goal]:
-        """Goals of the state that a hop leaves: all but the first are copies."""
-        copies = [(segment_key_of(partition_of(packed, key)), COPY) for key in order.others]
-        return [(segment_after(packed, order), order.next_partition_key), *copies]
-
-    def state(
-        self, table: QualifiedName, mst_key: int, version: int, place: int | None
-    ) -> Statement:
-        """The chunks of a state, or of its copy on the segment where it is trained next."""
-        sql = (
-            f"SELECT s.state FROM {table.sql} s WHERE s.segment_key = %s AND s.mst_key = %s "
-            "AND s.version = %s ORDER BY s.chunk"
-        )
-        return sql, [place, mst_key, version]
-
-    def state_rows(
-        self, mst_key: int, version: int, goals: Sequence[Goal], chunks: Sequence[tuple[int, bytes]]
-    ) -> Iterator[Sequence[Value]]:
-        """Rows of a state, one for each of its chunks on each segment."""
-        for place, following in goals:
-            for number, data in chunks:
-                yield place, mst_key, version, number, following, data
-
-    def buffers(
-        self,
-        table: QualifiedName,
-        columns: dict[str, str],
-        partition_key: int,
-        buffer_ids: Sequence[int],
-        place: int | None,
-        oid: int | None = None,
-    ) -> Statement:
-        """Buffers of a partition, from its segment."""
-        sql, parameters = super().buffers(table, columns, partition_key, buffer_ids, place, oid)
-        return f"{sql} AND p.segment_key = %s", [*parameters, place]

@@ -1,13 +1,15 @@
-"""Hosts and their GPUs on PostgreSQL: there is one host, that of the server."""
+"""The hosts of a server and what an installation checks of them; PostgreSQL has one, that of the server."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.postgres.names import QualifiedName
 
+# Runs a query of an installation; the second argument names it where it fails.
+Rows = Callable[[str, str], list[tuple[object, ...]]]
 # What this host is called where there is no other.
 LOCALHOST = "localhost"
 
@@ -64,30 +66,27 @@ class PostgreSQLHosts:
         """
         return "SELECT 0, cerebro._gpus(%s)", [source]
 
+    def check_versions(self, rows: Rows, expected: Mapping[str, str]) -> int:
+        """Check what segments run on, and return their number.
 
-class GreenplumHosts(PostgreSQLHosts):
-    """Texts of the statements."""
+        Args:
+            rows: of a query.
+            expected: versions of Cerebro-DB and of libraries, by name.
 
-    servers = """
-    SELECT c.dbid::integer, c.content::integer, c.role::text, c.hostname::text
-      FROM pg_catalog.gp_segment_configuration c ORDER BY c.dbid
-    """
-
-    def segments_of(self, table: QualifiedName) -> str | None:
-        """The segments on which a table has rows."""
-        return f"SELECT DISTINCT t.gp_segment_id FROM {table.sql} t"
-
-    def places_of(self, table: QualifiedName) -> str | None:
-        """Partition keys of a packed table, and the segment of each."""
-        return f"SELECT DISTINCT t.partition_key, t.gp_segment_id FROM {table.sql} t"
-
-    def gpus(self, segments: Sequence[int], source: str) -> tuple[str, list[Any]]:
-        """The segment and the GPUs of its host, for each of ``segments``.
-
-        There is no join, which might call the function elsewhere.
+        Raises:
+            InstallationFailed: one of them has something else than the coordinator.
         """
-        sql = (
-            "SELECT gp_segment_id, cerebro._gpus(%s) FROM gp_dist_random('gp_id') "
-            "WHERE gp_segment_id = ANY (%s::integer[])"
-        )
-        return sql, [source, list(segments)]
+        return 0
+
+    def warnings(self, rows: Rows, segments: int, settings: str) -> Iterable[str]:
+        """Warnings about hosts, and about limits that hold runs up.
+
+        Args:
+            rows: of a query.
+            segments: how many there are.
+            settings: of Cerebro-DB, a JSON as a literal of SQL.
+
+        Raises:
+            InstallationFailed: copies of the catalog differ.
+        """
+        return ()

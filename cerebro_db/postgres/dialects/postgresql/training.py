@@ -1,18 +1,23 @@
-"""SQL text of training on PostgreSQL: a hop and a scoring pass are one statement each."""
+"""SQL text of training: a hop and a scoring pass are one statement each.
+
+A hop is ``INSERT INTO states SELECT ... FROM (SELECT cerebro_train(...) FROM rows)``: the rows of the aggregate are the
+task, the state and the buffers of a partition; what it leaves are the chunks of the next state, of which the first has
+the report of the hop. The statement returns the reports, and the driver writes the rows of the catalog, many at once.
+Where partitions lie on segments each row also says its segment (``greenplum6.training``).
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from cerebro_db.core.tasks import HopFigures, RoundRecord
 from cerebro_db.postgres.catalog import STATES_SCHEMA
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.packed import PackedTable, PartitionInfo
-from cerebro_db.postgres.records import COLUMNS as ROUND_COLUMNS
-from cerebro_db.postgres.records import HOP_COLUMNS
+from cerebro_db.protocol import HopFailed, StateMade, StateReport, report_of
 
 Statement = tuple[str, list[Any]]
 
@@ -64,8 +69,6 @@ class HopOrder:
         makes: version of the state afterwards.
         next_partition_key: where it goes afterwards, None at the end of what is planned.
         others: further partitions that need the state afterwards: those of a round that is made together.
-        worker: number of the worker.
-        waited: seconds that the worker was idle before.
         task: JSON for the worker.
         salt: what places the buffers; None leaves them in the order of their ids.
         passes: how often the buffers are read: 1, or the passes of the hop where they are streamed.
@@ -86,8 +89,6 @@ class HopOrder:
     version: int
     makes: int
     next_partition_key: int | None
-    worker: int
-    waited: float
     task: str
     salt: str | None
     passes: int
@@ -102,21 +103,6 @@ class HopOrder:
         """SQL of the table of the state afterwards."""
         assert self.target is not None
         return self.target.sql
-
-
-@dataclass(frozen=True)
-class Member:
-    """A worker that makes a hop together with others.
-
-    Attributes:
-        waited: seconds that it was idle before.
-    """
-
-    position: int
-    partition_key: int
-    worker: int
-    pid: int
-    waited: float
 
 
 @dataclass(frozen=True)
@@ -144,60 +130,87 @@ class AverageOrder:
     following: Sequence[int]
 
 
-@dataclass(frozen=True)
-class HopMade:
-    """Result of the statement of a hop.
+def made(rows: Sequence[tuple[Any, ...]]) -> dict[int, StateMade | HopFailed]:
+    """Results of a statement that trains, by mst_key in the order of training.
 
-    Attributes:
-        rows: that were trained on.
-        kept: names of the partitions that the worker has in memory now.
-        size: bytes of the new state.
-        figures: what is still to be written to the catalog; None where the statement has done that.
-        course: number of groups and momentum of a round that was recorded; else None.
-        record: what is still to be written of such a round; None where the statement has done that.
+    Args:
+        rows: that it returned, one for each chunk of a state: its mst_key, its bytes, the report with one of
+            them, and the server's time.
     """
+    found: dict[int, StateMade | HopFailed] = {}
+    for mst_key, chunks in itertools.groupby(sorted(rows, key=_key_of_row), _key_of_row):
+        _, sizes, reports, times = zip(*chunks, strict=True)
+        report = report_of(next(text for text in reports if text is not None))
+        if isinstance(report, StateReport):
+            written = max(0.0, max(times) - report.trained_at)
+            found[mst_key] = StateMade(report=report, size=sum(sizes), written=written)
+        else:
+            found[mst_key] = report
+    return found
 
-    rows: int
-    kept: Sequence[str]
-    size: int
-    figures: HopFigures | None = None
-    course: tuple[int, float | None] | None = None
-    record: RoundRecord | None = None
+
+def _key_of_row(row: tuple[Any, ...]) -> int:
+    return int(row[0])
 
 
 class PostgreSQLTraining:
-    """Statements of a run. The rows of a hop and its new state are one transaction."""
+    """Statements of a run."""
 
     # Whether a partition is for one worker only, whose processes have it in memory.
     binds_workers = False
     # How many hops of one partition a statement may make.
     most_hops = 1
+    # Columns that tell where a row lies, and what follows the columns of a table.
+    _segment, _distributed = "", ""
 
     def create_states(self, table: QualifiedName, lasting: bool) -> list[str]:
         """A table of states: one row a chunk of a version of a configuration."""
+        segment = f"{self._segment} integer NOT NULL, " if self._segment else ""
+        key = f"{self._segment}, " if self._segment else ""
         return [
-            f"CREATE {'' if lasting else 'UNLOGGED'} TABLE {table.sql} (mst_key integer NOT NULL, "
+            f"CREATE {'' if lasting else 'UNLOGGED'} TABLE {table.sql} ({segment}mst_key integer NOT NULL, "
             "version integer NOT NULL, chunk integer NOT NULL, partition_key integer, "
-            "state bytea NOT NULL, PRIMARY KEY (mst_key, version, chunk))",
+            "state bytea NOT NULL, report text, "
+            f"PRIMARY KEY ({key}mst_key, version, chunk)){self._distributed}",
             f"ALTER TABLE {table.sql} ALTER COLUMN state SET STORAGE EXTERNAL",
         ]
+
+    @property
+    def state_columns(self) -> str:
+        """Columns of a table of states, in all versions of Cerebro-DB."""
+        return f"{self._segment}{', ' if self._segment else ''}{STATE_COLUMNS}"
 
     def together(self, column: str) -> str:
         """End of CREATE TABLE where all rows of a key shall lie in one place."""
         return ""
 
     def tables(self, name: str) -> Statement:
-        """The names of the tables of states of a run, of those that belong to its owner.
+        """The tables of states of a run, of those that belong to its owner: names, and whether they have reports.
 
         Once they are seen, others may make tables of names that begin like these.
         """
         sql = (
-            "SELECT c.relname FROM pg_catalog.pg_class c WHERE c.relkind = 'r' "
+            "SELECT c.relname, EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a "
+            "WHERE a.attrelid = c.oid AND a.attname = 'report' AND NOT a.attisdropped) "
+            "FROM pg_catalog.pg_class c WHERE c.relkind = 'r' "
             "AND c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n "
             "WHERE n.nspname = %s) AND pg_catalog.left(c.relname, %s) = %s "
             "AND c.relowner = (SELECT r.owner FROM cerebro._runs r WHERE r.states = %s) ORDER BY 1"
         )
         return sql, [STATES_SCHEMA, len(name) + 1, f"{name}_", name]
+
+    def unrecorded(self, run_id: int, table: QualifiedName, hops_an_epoch: int) -> Statement:
+        """Reports of states in a table whose last hop has no row: mst_key, version and JSON.
+
+        A state of a round that is averaged later has the version -1 - number of its hop.
+        """
+        sql = (
+            f"SELECT s.mst_key, s.version, s.report FROM {table.sql} s LEFT JOIN cerebro._hops h "
+            "ON h.run_id = %s AND h.mst_key = s.mst_key "
+            "AND (h.epoch - 1) * %s + h.position + 1 = abs(s.version) "
+            "WHERE s.chunk = 0 AND s.report IS NOT NULL AND h.run_id IS NULL"
+        )
+        return sql, [run_id, hops_an_epoch]
 
     def contents(self, table: QualifiedName) -> str:
         """The states in a table: mst_key, version, bytes."""
@@ -211,7 +224,8 @@ class PostgreSQLTraining:
     ) -> Statement:
         """Copy states, given as mst_key and version, from one table to another."""
         sql = (
-            f"INSERT INTO {target.sql} SELECT s.* FROM {source.sql} s "
+            f"INSERT INTO {target.sql} ({self.state_columns}) "
+            f"SELECT s.{', s.'.join(self.state_columns.split(', '))} FROM {source.sql} s "
             "JOIN unnest(%s::int[], %s::int[]) AS t(mst_key, version) "
             "ON s.mst_key = t.mst_key AND s.version = t.version"
         )
@@ -242,7 +256,7 @@ class PostgreSQLTraining:
             others: further partitions of that hop's round, by mst_key.
         """
         sql = (
-            f"INSERT INTO {table.sql} (mst_key, version, chunk, partition_key, state) "
+            f"INSERT INTO {table.sql} ({STATE_COLUMNS}) "
             f"SELECT p.mst_key, %s, p.chunk, NULL, p.state FROM {previous.sql} p "
             "WHERE p.mst_key = ANY (%s::int[])"
         )
@@ -267,7 +281,7 @@ class PostgreSQLTraining:
             partition_key: where the copy is trained first.
         """
         sql = (
-            f"INSERT INTO {target.sql} (mst_key, version, chunk, partition_key, state) "
+            f"INSERT INTO {target.sql} ({STATE_COLUMNS}) "
             f"SELECT %s, 0, s.chunk, %s, s.state FROM {source.sql} s "
             "WHERE s.mst_key = %s AND s.version = %s"
         )
@@ -292,74 +306,20 @@ class PostgreSQLTraining:
         return f"SET synchronous_commit = {'on' if states.every_hop else 'off'}"
 
     def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
-        """Train one configuration on one partition; ``made`` reads what it returns."""
+        """Train one configuration on one partition, or lead a round; ``made`` reads what it returns."""
         rows, parameters = self._rows_of_hop(packed, order)
-        parameters += [
-            order.mst_key, order.makes, order.next_partition_key,
-            order.run_id, order.mst_key, order.epoch, order.position, order.partition_key,
-            order.worker, order.waited,
-        ]  # fmt: skip
-        return _HOP.format(rows=rows, states=order.into, columns=HOP_COLUMNS), parameters
+        sql = _HOP.format(
+            states=order.into, columns=STATE_COLUMNS, trained=self._trained(order, rows), left=LEFT
+        )
+        return sql, [order.mst_key, order.makes, order.next_partition_key, *parameters]
 
     def share(self, packed: PackedTable, order: HopOrder) -> Statement:
-        """Train a replica together with others; returns the names of the partitions that are kept."""
+        """Train a replica together with others, one of which leaves the state; returns its own report."""
         rows, parameters = self._rows_of_hop(packed, order)
-        return _SHARE.format(rows=rows), parameters
-
-    def lead(
-        self,
-        packed: PackedTable,
-        order: HopOrder,
-        members: Sequence[Member],
-        recorded: int | None = None,
-    ) -> Statement:
-        """The same, and leave the state and the rows of all hops; ``led`` reads what it returns.
-
-        Args:
-            packed: what is trained on.
-            order: of this worker's hop.
-            members: the workers by their places, this one among them.
-            recorded: number of the round in its epoch, where its course is to be recorded.
-        """
-        rows, parameters = self._rows_of_hop(packed, order)
-        parameters += [order.mst_key, order.makes, order.next_partition_key]
-        parameters += [order.run_id, order.mst_key, order.epoch]
-        # Of each member there is a row: its position, its rows, and what a hop returns of this worker; where
-        # the round is recorded also its groups and its momentum.
-        parameters += [
-            list(range(len(members))),
-            *([getattr(one, name) for one in members] for name in _MEMBER),
-        ]
-        record, shown = "", ""
-        if recorded is not None:
-            record, shown = _RECORD, _RECORDED
-            parameters += [order.run_id, order.mst_key, order.epoch, recorded]
-        sql = _LEAD.format(
-            rows=rows, states=order.into, columns=HOP_COLUMNS, record=record, shown=shown
-        )
-        return sql, parameters
-
-    def led(
-        self,
-        rows: Sequence[tuple[Any, ...]],
-        order: HopOrder,
-        members: Sequence[Member],
-        recorded: int | None = None,
-    ) -> tuple[HopMade, list[HopMade]]:
-        """Result of the statement of whoever has led a round, and of all of its hops.
-
-        Args:
-            rows: that the statement returned.
-            order, members, recorded: as ``lead`` had them.
-        """
-        _, _, kept, size, *chosen = rows[0]
-        counts = {row[0]: row[1] for row in rows}
-        of_hops = [HopMade(counts[one.position], kept, 0) for one in members]
-        course = (chosen[0], chosen[1]) if chosen else None
-        return HopMade(sum(counts.values()), kept, size, course=course), of_hops
+        return _SHARE.format(trained=self._trained(order, rows)), parameters
 
     def hops(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:
-        """Train configurations one after another on one partition; ``all_made`` reads it.
+        """Train configurations one after another on one partition; ``made`` reads what it returns.
 
         Args:
             packed: what is trained on.
@@ -369,77 +329,92 @@ class PostgreSQLTraining:
         (order,) = orders
         return self.hop(packed, order)
 
-    def made(self, rows: Sequence[tuple[Any, ...]]) -> HopMade:
-        """Result of the statement of a hop."""
-        return HopMade(*rows[0])
-
-    def all_made(
-        self, mst_keys: Sequence[int], rows: Sequence[tuple[Any, ...]]
-    ) -> dict[int, HopMade]:
-        """Results of the statement of some hops, by mst_key in the order of training."""
-        (mst_key,) = mst_keys
-        return {mst_key: self.made(rows)} if rows else {}
-
     def average(self, packed: PackedTable, order: AverageOrder) -> Statement:
-        """Average the states of a round; returns the bytes of the state that comes of it."""
-        states = " UNION ALL ".join(f"SELECT * FROM {table.sql}" for table in order.states)
-        places = list(range(len(order.versions)))
-        sql = _AVERAGE.format(states=states, target=order.target.sql)
+        """Average the states of a round; returns the bytes of each chunk of the state that comes of it."""
+        sql = _AVERAGE.format(
+            states=_states_in(order.states), target=order.target.sql, columns=STATE_COLUMNS
+        )
+        ranks = list(range(len(order.versions)))
         return sql, [
-            order.weights, places, order.versions, order.mst_key, order.mst_key, order.makes,
+            order.mst_key, order.makes, order.weights, ranks, order.versions, order.mst_key,
         ]  # fmt: skip
-
-    def missing_hops(
-        self,
-        run_id: int,
-        table: QualifiedName,
-        hops_an_epoch: int,
-        num_workers: int,
-        homes: Sequence[PartitionInfo] = (),
-    ) -> Statement | None:
-        """Write the rows of hops that are missing though their states are in a table.
-
-        None where that cannot be, as the state and the row of a hop are one statement.
-
-        Args:
-            run_id: of the catalog.
-            table: of states.
-            hops_an_epoch: of a configuration.
-            num_workers: of the run.
-            homes: of the workers, in the order of their numbers, where rows are moved to these.
-        """
-        return None
 
     def scan(self, packed: PackedTable, order: ScanOrder) -> Statement:
         """Score many configurations on one partition; returns JSON."""
-        buffers = _SCAN_BUFFERS.format(packed=packed.relation.name.sql, **columns_of(packed))
+        same, oid = same_table(packed)
+        buffers = _SCAN_BUFFERS.format(
+            packed=packed.relation.name.sql, same=same, **columns_of(packed)
+        )
         version = "" if order.versions is None else " AND s.version = t.version"
-        states = " UNION ALL ".join(f"SELECT * FROM {table.sql}" for table in order.states)
+        states = _states_in(order.states, "0" if order.versions is None else "s.version")
         sql = _SCAN.format(states=states, version=version, buffers=buffers if order.reads else "")
         versions = order.versions or [0] * len(order.mst_keys)
         parameters: list[Any] = [order.task, order.mst_keys, versions, order.tasks]
-        return sql, parameters + ([order.partition_key] if order.reads else [])
+        return sql, parameters + ([order.partition_key, *oid] if order.reads else [])
 
+    # -- rows for the aggregate, where these differ ------------------------------------------------
     def _rows_of_hop(self, packed: PackedTable, order: HopOrder) -> Statement:
-        weights = "NULL::bytea"
-        parameters: list[Any] = [order.task]
-        if order.weights_of is not None:
-            weights = WEIGHTS
-            parameters += [order.run_id, order.weights_of]
-        sql = _FIRST_ROW.format(weights=weights)
+        """Rows for the aggregate: what begins the hop, the state, and the buffers if they are read."""
+        sql, parameters = self._first_rows(packed, order)
         if order.source is not None:
-            sql += _STATE_ROWS.format(states=order.source.sql)
+            sql += _STATE_ROWS.format(
+                segment=self._key(order, "s"), states=order.source.sql, here=self._state_is_here(packed, order)
+            )  # fmt: skip
             parameters += [order.mst_key, order.version]
         if order.reads:
+            here, where = self._partition_rows(packed, order.partition_key)
+            same, oid = same_table(packed)
             place = PLACE_IN_ORDER
             if order.salt is not None:
                 place = PLACE_SHUFFLED
                 parameters.append(order.salt)
-            sql += _HOP_BUFFERS.format(
-                place=place, packed=packed.relation.name.sql, **columns_of(packed)
+            sql += _BUFFER_ROWS.format(
+                segment=self._key(order, "p"),
+                outer="g.segment_key, " if self._segment else "",
+                place=place,
+                packed=packed.relation.name.sql,
+                here=here + same,
+                **columns_of(packed),
             )
-            parameters += [order.passes - 1, order.partition_key]
+            parameters += [order.passes - 1, *where, *oid]
         return sql, parameters
+
+    def _first_rows(self, packed: PackedTable, order: HopOrder) -> Statement:
+        """The row that begins the hop."""
+        weights, parameters = weights_of(order)
+        row = FIRST_ROW.format(segment="", kind=0, task=TASK, weights=weights)
+        return row, [order.task, *parameters]
+
+    def _key(self, order: HopOrder, alias: str) -> str:
+        """Columns of a row by which its segment is found."""
+        return ""
+
+    def _state_is_here(self, packed: PackedTable, order: HopOrder) -> str:
+        """Condition of the rows of a state that are read."""
+        return ""
+
+    def _partition_rows(self, packed: PackedTable, partition_key: int) -> Statement:
+        """Condition of the rows of a partition, behind an alias ``p``."""
+        return "p.partition_key = %s", [partition_key]
+
+    def _trained(self, order: HopOrder, rows: str) -> str:
+        """The query of the aggregate, whose token is that of the state that is left."""
+        return TRAINED.format(task="i.task", rows=rows, group="")
+
+
+def _states_in(tables: Sequence[QualifiedName], version: str = "s.version") -> str:
+    """Query of the states in some tables."""
+    return " UNION ALL ".join(
+        f"SELECT s.mst_key, {version} AS version, s.chunk, s.state FROM {table.sql} s"
+        for table in tables
+    )
+
+
+def weights_of(order: HopOrder) -> Statement:
+    """Expression of the weights that a hop begins with, where these are a model's."""
+    if order.weights_of is None:
+        return "NULL::bytea", []
+    return WEIGHTS, [order.run_id, order.weights_of]
 
 
 @dataclass(frozen=True)
@@ -478,17 +453,14 @@ class RotationStatements(Protocol):
         ...
 
 
-def checked(packed: PackedTable, statement: Statement) -> Statement:
-    """The same, which fails where the name of the table has become that of another one.
+def same_table(packed: PackedTable) -> Statement:
+    """Condition of the rows of a packed table, and of no other table that has taken its name.
 
-    Both statements are one message and one transaction.
+    Rows behind a table with partitions, or on another server, have other numbers.
     """
-    sql, parameters = statement
-    relation = packed.relation
-    return _CHECK + sql, [relation.name.text, relation.oid, *parameters]
-
-
-_CHECK = "SELECT cerebro._check_table(%s, %s::oid); "
+    if packed.relation.kind != "r":
+        return "", []
+    return " AND p.tableoid = %s::oid", [packed.relation.oid]
 
 
 def columns_of(packed: PackedTable) -> dict[str, str]:
@@ -499,7 +471,7 @@ def columns_of(packed: PackedTable) -> dict[str, str]:
 
 
 def columns_of_names(inputs: Sequence[str], targets: Sequence[str]) -> dict[str, str]:
-    """The same from the names of inputs and targets."""
+    """Quoted columns of inputs and targets with these names, to be written behind an alias ``p``."""
     return {
         "x": _joined(inputs),
         "x_shape": _joined([f"{name}_shape" for name in inputs]),
@@ -516,118 +488,64 @@ def _joined(names: Sequence[str]) -> str:
 WEIGHTS = """(SELECT a.model_weights FROM cerebro._architectures a
                  WHERE a.run_id = %s AND a.model_id = %s)"""
 
-_FIRST_ROW = """
-SELECT 0 AS kind, 0 AS subepoch, ''::text AS place, %s::text AS task, NULL::bytea AS state,
-       {weights} AS weights,
-       NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
+STATE_COLUMNS = "mst_key, version, chunk, partition_key, state"
+TASK = "%s::text"
+
+FIRST_ROW = """
+SELECT {segment}{kind} AS kind, 0 AS subepoch, ''::bytea AS place, {task} AS task, NULL::bytea AS state,
+       {weights} AS weights, NULL::int AS buffer_id, NULL::bytea AS x, NULL::int[] AS x_shape,
        NULL::bytea AS y, NULL::int[] AS y_shape
 """
 
-_STATE_ROWS = """
-UNION ALL
-SELECT 1, s.chunk, '', NULL, s.state, NULL, NULL, NULL, NULL, NULL, NULL
-  FROM {states} s WHERE s.mst_key = %s AND s.version = %s
+_STATE_ROWS = """UNION ALL
+SELECT {segment}1, s.chunk, '', NULL, s.state, NULL, NULL, NULL, NULL, NULL, NULL
+  FROM {states} s WHERE {here}s.mst_key = %s AND s.version = %s
 """
 
-PLACE_SHUFFLED = "md5(%s || '/' || g.subepoch || '/' || p.buffer_id)"
-PLACE_IN_ORDER = "lpad(p.buffer_id::text, 10, '0')"
+# Places are bytes, which all planners compare alike; not all of them take a collation.
+PLACE_SHUFFLED = "md5(%s || '/' || g.subepoch || '/' || g.buffer_id)::bytea"
+PLACE_IN_ORDER = "lpad(g.buffer_id::text, 10, '0')::bytea"
 
-_HOP_BUFFERS = """
-UNION ALL
-SELECT 2, g.subepoch, {place}, NULL, NULL, NULL, p.buffer_id, p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
-  FROM {packed} p CROSS JOIN generate_series(0, %s) AS g(subepoch)
- WHERE p.partition_key = %s
+# Passes are no join: GPORCA would bring the buffers to them.
+_BUFFER_ROWS = """UNION ALL
+SELECT {outer}2, g.subepoch, {place}, NULL, NULL, NULL, g.buffer_id, g.x, g.x_shape, g.y, g.y_shape
+  FROM (SELECT {segment}p.buffer_id, p.{x} AS x, p.{x_shape} AS x_shape, p.{y} AS y,
+               p.{y_shape} AS y_shape, generate_series(0, %s) AS subepoch
+          FROM {packed} p WHERE {here}) AS g
 """
 
-# The insertion of the hop reads what was saved, so that the state is written before it is timed.
+TRAINED = """SELECT cerebro.cerebro_train(i.kind, {task}, i.state, i.weights, i.subepoch, i.buffer_id,
+                               i.x, i.x_shape, i.y, i.y_shape
+                               ORDER BY i.kind, i.subepoch, i.place) AS token
+          FROM ({rows}) AS i{group}"""
+
+# Of each chunk of a state; the last one is there when all are.
+LEFT = "mst_key, octet_length(state), report, extract(epoch FROM clock_timestamp())::float8"
+
 _HOP = """
-WITH trained AS (
-    SELECT cerebro.cerebro_train(kind, task, state, weights, subepoch, buffer_id,
-                                 x, x_shape, y, y_shape
-                                 ORDER BY kind, subepoch, place COLLATE "C") AS result
-      FROM ({rows}) AS input
-),
-saved AS (
-    INSERT INTO {states} (mst_key, version, chunk, partition_key, state)
-    SELECT %s, %s, (c.saved).chunk, %s, (c.saved).state
-      FROM (SELECT cerebro._saved_state((t.result).token) AS saved FROM trained t) AS c
-    RETURNING octet_length(state) AS bytes
-),
-hop AS (
-INSERT INTO cerebro._hops
-       (run_id, {columns})
-SELECT %s, %s, %s, %s, %s, %s, pg_backend_pid(), statement_timestamp(), clock_timestamp(),
-       %s, (t.result).read_seconds, (t.result).train_seconds,
-       extract(epoch FROM clock_timestamp()) - (t.result).trained_at,
-       (t.result).rows, (t.result).loss, (t.result).compiled, (t.result).cached,
-       (t.result).memory_mb
-  FROM (SELECT pg_catalog.count(*) FROM saved) AS s CROSS JOIN trained t
-RETURNING rows
-)
-SELECT h.rows, (t.result).kept, (SELECT pg_catalog.sum(s.bytes)::bigint FROM saved s)
-  FROM hop h CROSS JOIN trained t
+INSERT INTO {states} ({columns}, report)
+SELECT %s, %s, (c.saved).chunk, %s, (c.saved).state, (c.saved).report
+  FROM (SELECT cerebro._saved_state(v.token) AS saved
+          FROM ({trained}) AS v) AS c
+RETURNING {left}
+"""
+
+_SHARE = """
+SELECT (c.saved).report
+  FROM (SELECT cerebro._saved_state(v.token) AS saved
+          FROM ({trained}) AS v) AS c
 """
 
 # Sums of numbers depend on their order, which is that of the hops.
 _AVERAGE = """
-WITH averaged AS (
-    SELECT cerebro.cerebro_average(%s::float8[], p.place, s.state ORDER BY p.place, s.chunk) AS token
-      FROM unnest(%s::int[], %s::int[]) AS p(place, version)
-      JOIN ({states}) s ON s.mst_key = %s AND s.version = p.version
-),
-saved AS (
-    INSERT INTO {target} (mst_key, version, chunk, partition_key, state)
-    SELECT %s, %s, (c.saved).chunk, NULL, (c.saved).state
-      FROM (SELECT cerebro._saved_state(a.token) AS saved FROM averaged a) AS c
-    RETURNING octet_length(state) AS bytes
-)
-SELECT pg_catalog.sum(s.bytes)::bigint FROM saved s
+INSERT INTO {target} ({columns})
+SELECT %s, %s, (c.saved).chunk, NULL, (c.saved).state
+  FROM (SELECT cerebro._saved_state(a.token) AS saved
+          FROM (SELECT cerebro.cerebro_average(%s::float8[], p.rank, s.state ORDER BY p.rank, s.chunk) AS token
+                  FROM unnest(%s::int[], %s::int[]) AS p(rank, version)
+                  JOIN ({states}) s ON s.mst_key = %s AND s.version = p.version) AS a) AS c
+RETURNING octet_length(state)
 """
-
-_TRAINED = """
-    SELECT cerebro.cerebro_train(kind, task, state, weights, subepoch, buffer_id,
-                                 x, x_shape, y, y_shape
-                                 ORDER BY kind, subepoch, place COLLATE "C") AS result
-      FROM ({rows}) AS input
-"""
-
-_SHARE = f"SELECT (t.result).kept FROM ({_TRAINED}) t"
-
-_MEMBER = ("position", "partition_key", "worker", "pid", "waited")
-
-_LEAD = f"""
-WITH trained AS ({_TRAINED}),
-saved AS (
-    INSERT INTO {{states}} (mst_key, version, chunk, partition_key, state)
-    SELECT %s, %s, (c.saved).chunk, %s, (c.saved).state
-      FROM (SELECT cerebro._saved_state((t.result).token) AS saved FROM trained t) AS c
-    RETURNING octet_length(state) AS bytes
-),
-hops AS (
-INSERT INTO cerebro._hops
-       (run_id, {{columns}})
-SELECT %s, %s, %s, m.position, m.partition_key, m.worker, m.pid, statement_timestamp(),
-       clock_timestamp(), m.waited, g.read_seconds, g.train_seconds,
-       extract(epoch FROM clock_timestamp()) - (t.result).trained_at,
-       g.rows, g.loss, g.compiled, g.cached, g.memory_mb
-  FROM (SELECT pg_catalog.count(*) FROM saved) AS s CROSS JOIN trained t
- CROSS JOIN LATERAL cerebro._group_hops((t.result).token) AS g
-  JOIN unnest(%s::int[], %s::int[], %s::int[], %s::int[], %s::int[], %s::float8[])
-       AS m(place, position, partition_key, worker, pid, waited) ON m.place = g.place
-RETURNING position, rows
-){{record}}
-SELECT h.position, h.rows, (t.result).kept, (SELECT pg_catalog.sum(s.bytes)::bigint FROM saved s){{shown}}
-  FROM hops h CROSS JOIN trained t
-"""
-
-_RECORD = f""",
-recorded AS (
-INSERT INTO cerebro._updates (run_id, {ROUND_COLUMNS})
-SELECT %s, %s, %s, %s, u.groups, u.momentum, u.learning_rate, u.probes, u.counts, u.staleness, u.stalest, u.updates
-  FROM trained t CROSS JOIN LATERAL cerebro._served_round((t.result).token) AS u
-RETURNING groups, momentum
-)"""
-_RECORDED = ", (SELECT r.groups FROM recorded r), (SELECT r.momentum FROM recorded r)"
 
 _SCAN = """
 SELECT cerebro.cerebro_measure(kind, task, state, buffer_id, x, x_shape, y, y_shape
@@ -645,5 +563,5 @@ SELECT 1, t.mst_key, s.chunk, t.task, s.state, NULL, NULL, NULL, NULL, NULL
 
 _SCAN_BUFFERS = """UNION ALL
 SELECT 2, p.buffer_id, 0, NULL, NULL, p.buffer_id, p.{x}, p.{x_shape}, p.{y}, p.{y_shape}
-  FROM {packed} p WHERE p.partition_key = %s
+  FROM {packed} p WHERE p.partition_key = %s{same}
 """

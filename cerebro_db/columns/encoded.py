@@ -1,0 +1,341 @@
+"""Columns of mixed types as one row of numbers: what every kind of encoded column says.
+
+A kind is a subclass of :class:`EncodedColumn`, registered by its name, which users write in ``encodings``. It says
+which columns it takes, which aggregates of the training rows it needs and what it concludes from them, and the SQL of
+its features. The same object is what packing records, so that the same SQL makes the same features of a raw row when
+new rows are packed, encoded or predicted, years later. Nothing outside of the class asks which kind a column is of.
+
+A survey of a table goes: ``planned`` for each column; ``facts``, of all columns in one statement; ``measured`` with
+their values; ``refinements``, aggregates that need these, in one more statement; ``refined`` with their values.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+
+from msgspec.structs import replace
+
+from cerebro_db.columns.values import Column, Values
+from cerebro_db.errors import CerebroError, InvalidData
+from cerebro_db.postgres.names import quote
+from cerebro_db.wire import Wire, plain
+
+# Each feature is a part of one expression of the server.
+MAX_FEATURES = 10_000
+
+
+class Described(Wire, frozen=True, omit_defaults=False, eq=False):
+    """Description of features; two that make the same features are equal.
+
+    Attributes:
+        beside: names of attributes that do not decide about features.
+        unrecorded: those of them that are of the table at hand, and not recorded.
+    """
+
+    beside: ClassVar[frozenset[str]] = frozenset()
+    unrecorded: ClassVar[frozenset[str]] = frozenset()
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Described)
+            and type(other) is type(self)
+            and self._deciding() == other._deciding()
+        )
+
+    def __ne__(self, other: object) -> bool:  # which a struct has of its own, too
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self._deciding())
+
+    def _deciding(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, one) for one in self.__struct_fields__ if one not in self.beside)
+
+    def to_fields(self) -> dict[str, Any]:
+        """The fields of the recorded JSON."""
+        fields = plain(self)
+        return {name: fields[name] for name in fields if name not in self.unrecorded}
+
+
+class Statistics(Wire, frozen=True, omit_defaults=False):
+    """Statistics of a column in the rows that an encoding was computed from.
+
+    Attributes:
+        rows: how many rows there were.
+        missing: of these, how many had no value.
+        unseen: of these, how many had a category that is not among those of the encoding.
+        edges: of numbers, the upper ends of the bins but the last one, each part of its bin.
+        shares: of numbers, the share of each bin, in the values that are not missing.
+    """
+
+    rows: int
+    missing: int
+    unseen: int = 0
+    edges: tuple[float, ...] = ()
+    shares: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        good = (
+            min(self.missing, self.unseen) >= 0
+            and self.missing + self.unseen <= self.rows
+            and len(self.shares) in (0, len(self.edges) + bool(self.edges))
+            and all(0 <= share <= 1 for share in self.shares)
+            and all(map(math.isfinite, self.edges))
+            and list(self.edges) == sorted(set(self.edges))
+        )
+        if not good:
+            raise ValueError(self)
+
+
+class Survey(Protocol):
+    """The training rows, while their columns are measured.
+
+    Attributes:
+        table: what stands behind FROM, with the alias ``s``.
+        max_categories: most categories of a column.
+        min_coverage: least share of the values that these have.
+        notify: is told what a user should know.
+    """
+
+    table: str
+    max_categories: int
+    min_coverage: float
+    notify: Callable[[str], None]
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Rows of a statement about the training rows."""
+
+
+class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
+    """A column and its features.
+
+    Attributes:
+        method: name of the kind.
+        argument: the argument of ``cerebro_pack_columns`` that may name it for all columns; empty where only
+            ``encodings`` can.
+        takes: values that it can be made of.
+        name: of the column.
+        type: SQL type in the training source.
+        kind: what it holds.
+        has_missing: whether values were missing there, so that there is an indicator of it.
+        statistics: of the training rows; None where an earlier version has recorded none.
+        form: of the type that the column has in the table at hand.
+    """
+
+    method: ClassVar[str]
+    argument: ClassVar[str] = ""
+    takes: ClassVar[tuple[Values, ...]] = tuple(Values)
+    beside: ClassVar[frozenset[str]] = frozenset({"statistics", "form"})
+    unrecorded: ClassVar[frozenset[str]] = frozenset({"form"})
+
+    name: str
+    type: str
+    kind: Values
+    has_missing: bool = False
+    statistics: Statistics | None = None
+    form: str = ""
+
+    def __post_init__(self) -> None:
+        if not is_text(self.name) or not is_text(self.type) or self.kind not in self.takes:
+            raise ValueError(self.name)
+
+    # -- what a user asks for ----------------------------------------------------------------------
+    @classmethod
+    def planned(cls, column: Column) -> Self:
+        """The encoding of a column that it takes, before any row is read."""
+        assert column.values is not None
+        return cls(column.name, column.type, column.values, form=column.form)
+
+    def collated(self, collation: tuple[str, ...]) -> Self:
+        """The encoding of a column whose collation takes texts for equal that are not the same.
+
+        Args:
+            collation: its schema and its name.
+        """
+        return self
+
+    def fits(self, column: Column) -> bool:
+        """True if values of another column become those of the recorded type, and lose nothing."""
+        return column.values is self.kind
+
+    def at(self, column: Column) -> Self:
+        """The encoding of a column of another table that fits."""
+        return replace(self, form=column.form)
+
+    @property
+    def is_fitted(self) -> bool:
+        """True once all is known that features need."""
+        return True
+
+    # -- the survey of the training rows -----------------------------------------------------------
+    def facts(self) -> list[str]:
+        """Aggregates over the alias ``s``: how many rows have a value, and what else ``measured`` takes."""
+        raise NotImplementedError
+
+    def measured(self, survey: Survey, known: int, facts: Sequence[Any]) -> Self:
+        """The encoding as far as the facts decide it.
+
+        Args:
+            known: rows that have a value.
+            facts: values of the other aggregates.
+        """
+        raise NotImplementedError
+
+    def refinements(self) -> list[str]:
+        """Aggregates over the alias ``s`` that need what was measured; none where that is all."""
+        return []
+
+    def refined(self, values: Sequence[Any]) -> Self:
+        """The encoding with the values of the refinements."""
+        return self
+
+    def beyond(self, what: str) -> CerebroError:
+        """The error of a column whose aggregates cannot be computed."""
+        return InvalidData(f"column {self.name!r}: got values {what}; allowed: values without that")
+
+    # -- features ----------------------------------------------------------------------------------
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        raise NotImplementedError
+
+    def features(self, alias: str) -> list[str]:
+        """SQL of the features of a row of ``alias``, each a number and never NULL."""
+        raise NotImplementedError
+
+    def missing(self, alias: str) -> str:
+        """SQL condition over ``alias``: there is no value, as far as the encoding goes."""
+        raise NotImplementedError
+
+    def unseen(self, alias: str) -> str | None:
+        """SQL condition over ``alias``: the value is one that no training row had; None if all are known."""
+        return None
+
+    def number(self, alias: str) -> str | None:
+        """SQL of the number whose distribution is watched, NULL where it is missing; None if there is none."""
+        return None
+
+    # -- for readers -------------------------------------------------------------------------------
+    @property
+    def meaning(self) -> object:
+        """What the features mean: equal for encodings that differ in means and scales only."""
+        return (self.name, self.method, self.has_missing)
+
+    def to_fields(self) -> dict[str, Any]:
+        """The fields of the recorded JSON."""
+        return {"method": self.method, **super().to_fields()}
+
+    def described(self, position: int) -> Iterator[dict[str, Any]]:
+        """Rows for readers: one for each feature, and for each code of a category.
+
+        Args:
+            position: of the first feature, from 1.
+        """
+        for row in self._described(position):
+            yield self._common() | row
+        if self.has_missing:
+            yield self._common() | self._missing_row(position + self.width - 1)
+
+    def _common(self) -> dict[str, Any]:
+        return {"column_name": self.name, "column_type": self.type, "encoding": self.method}
+
+    def _described(self, position: int) -> Iterator[dict[str, Any]]:
+        yield described_row(position, self.name)
+
+    def _missing_row(self, position: int) -> dict[str, Any]:
+        return described_row(position, f"{self.name} is missing") | {"encoding": "missing"}
+
+    def _sql(self, alias: str) -> str:
+        return f"{alias}.{quote(self.name)}"
+
+
+def described_row(position: int, feature: str, **more: Any) -> dict[str, Any]:
+    """A row for readers."""
+    return {"position": position, "feature": feature, **more}
+
+
+def is_text(value: str) -> bool:
+    """True if the server can hold it: whole characters, no NUL."""
+    return "\0" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+# The kinds by their names, in the order in which messages list them.
+METHODS: dict[str, type[EncodedColumn]] = {}
+_C = TypeVar("_C", bound=type[EncodedColumn])
+
+
+def registered(kind: _C) -> _C:
+    """Make a kind known by its name; a decorator."""
+    METHODS[kind.method] = kind
+    return kind
+
+
+def methods(values: Values) -> list[str]:
+    """Names of the kinds that take such values."""
+    return [name for name, kind in METHODS.items() if values in kind.takes]
+
+
+def methods_of_argument(argument: str) -> list[str]:
+    """Names of the kinds that an argument may have."""
+    return [name for name, kind in METHODS.items() if kind.argument == argument]
+
+
+class Encoding(Described, frozen=True, omit_defaults=False, eq=False):
+    """The columns in the order of their features.
+
+    Attributes:
+        styles: settings with which a view was read to compute it, such as ``TimeZone``: what its columns
+            hold may depend on these. None of them makes another encoding.
+    """
+
+    beside: ClassVar[frozenset[str]] = frozenset({"styles"})
+
+    columns: tuple[EncodedColumn, ...]
+    styles: Mapping[str, str] = {}
+
+    @property
+    def width(self) -> int:
+        """Number of features of a row."""
+        return sum(column.width for column in self.columns)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that are read."""
+        return [column.name for column in self.columns]
+
+    @property
+    def meaning(self) -> object:
+        """What the features mean, whatever their means and scales."""
+        return [column.meaning for column in self.columns]
+
+    def column_of(self, place: int) -> str:
+        """Name of the column that a feature comes from.
+
+        Args:
+            place: of the feature, from 0.
+        """
+        ends = itertools.accumulate(column.width for column in self.columns)
+        pairs = zip(self.columns, ends, strict=True)
+        return next(column.name for column, end in pairs if place < end)
+
+    def expression(self, alias: str) -> str:
+        """SQL over ``alias``: all features of a row, ``double precision[]``, never NULL."""
+        return _array([sql for column in self.columns for sql in column.features(alias)])
+
+    def readings(self, alias: str) -> list[tuple[str, str]]:
+        """The name of each column, and SQL of its features."""
+        return [(column.name, _array(column.features(alias))) for column in self.columns]
+
+    def described(self) -> Iterator[dict[str, Any]]:
+        """Rows for readers, of all columns."""
+        position = 1
+        for column in self.columns:
+            yield from column.described(position)
+            position += column.width
+
+
+def _array(features: Sequence[str]) -> str:
+    return f"ARRAY[{', '.join(features)}]::double precision[]"

@@ -1,0 +1,202 @@
+"""What every kind of encoded column promises; one that is registered is tested here without another line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from servers import Caller
+
+from cerebro_db.columns.recorded import parse_recorded, recorded_text
+from cerebro_db.columns.values import Values
+from cerebro_db.errors import InvalidArgument, InvalidData
+from cerebro_db.packing import pack
+from cerebro_db.packing.encoding_plan import EncodingRequest
+from cerebro_db.packing.encoding_rows import EncodeRequest, EncoderRequest, create_encoder, encode
+from cerebro_db.packing.request import PackRequest
+from cerebro_db.postgres.control import control_session, transaction
+from cerebro_db.postgres.dialects.choice import dialect_of
+from cerebro_db.postgres.sessions import SessionPool
+from cerebro_db.scoring.prediction import PredictionRequest, predict
+from tests.columns.conftest import KINDS
+from tests.models.conftest import Network
+
+# Columns of each kind of values: NULL, NaN and infinities where the type has them, values that are equal and written
+# otherwise, and such as the training rows do not have.
+SAMPLES = {
+    Values.NUMBER: {
+        "whole": "nullif(id % 5, 0)",
+        "small": "CASE id % 6 WHEN 0 THEN 'NaN' WHEN 1 THEN '-Infinity' ELSE (id / 8.0)::text END::real",
+        "exact": "CASE WHEN id % 7 > 0 THEN id / 4.0 END::numeric",
+    },
+    Values.BOOLEAN: {"flag": "CASE WHEN id % 5 > 0 THEN id % 2 = 0 END"},
+    Values.TIME: {
+        "day": "CASE WHEN id % 9 = 0 THEN 'infinity' ELSE date '2020-01-01' + id % 4 END",
+        "moment": "CASE WHEN id % 8 > 0 THEN timestamptz '2020-01-01 00:00+00' + id % 4 * interval '1 h' END",
+        "hour": "CASE WHEN id % 8 > 0 THEN time '06:00' + id % 3 * interval '1 h' END",
+    },
+    Values.CATEGORY: {
+        "word": "(ARRAY['', 'oslo', E'it''s $$ \\\\ 100%%', NULL])[1 + id % 4]",
+        "code": "('00000000-0000-0000-0000-00000000000' || id % 3)::uuid",
+    },
+}
+ROWS = 40
+
+
+@pytest.fixture(scope="module")
+def samples(db: Any) -> Any:
+    listed = ", ".join(
+        f"{sql} AS {name}" for each in SAMPLES.values() for name, sql in each.items()
+    ).replace("%%", "%")
+    rows = f"SELECT id, {listed}, id * 0.25::real AS y FROM generate_series({{}}, {{}}) id"
+    db.fetch(f"CREATE TABLE samples AS {rows.format(1, ROWS)}")
+    db.fetch(f"CREATE TABLE later AS {rows.format(ROWS - 8, ROWS + 8)}")
+    db.fetch(
+        "UPDATE later SET whole = 1000, small = 'Infinity', exact = 'NaN', day = '-infinity', word = 'new', "
+        "code = '10000000-0000-0000-0000-000000000000' WHERE id % 2 = 0"
+    )
+    return db
+
+
+@pytest.fixture
+def caller(samples: Any, has_segments: bool) -> Iterator[Caller]:
+    dialect = dialect_of(
+        samples.connection.server_version, "greenplum6" if has_segments else "postgresql"
+    )
+    pool = SessionPool(samples.dsn, dialect.session_settings())
+    yield Caller(pool, dialect, "public, cerebro")
+    pool.close()
+
+
+def columns_of(method: str) -> list[str]:
+    """Columns that a kind takes."""
+    return [name for values in KINDS[method].takes for name in SAMPLES[values]]
+
+
+def packed(caller: Caller, method: str, output: str, names: list[str] | None = None) -> None:
+    """Pack columns by one method, and the id as it is."""
+    names = columns_of(method) if names is None else names
+    methods = {"id": "none", **dict.fromkeys(names, method)}
+    request = PackRequest(
+        "samples", output, "y", ", ".join(methods), num_partitions=2,
+        encoding=EncodingRequest(encodings=json.dumps(methods)), replace=True,
+    )  # fmt: skip
+    pack.pack(caller, request)
+
+
+def by_id(features: np.ndarray) -> np.ndarray:
+    """Rows in the order of their ids, which are the first feature."""
+    return features[np.argsort(features[:, 0])]
+
+
+def encoded(caller: Caller, samples: Any, source: str) -> np.ndarray:
+    """Features of a table by cerebro_encode, and by a function of cerebro_create_encoder: the same."""
+    samples.fetch("DROP TABLE IF EXISTS encoded")
+    with control_session(caller.pool, caller.search_path) as session, transaction(session):
+        request = EncodeRequest(source, "contract", "encoded", "id")
+        encode(session, request, caller.notice)
+        function = EncoderRequest(source, "contract", "features_of", replace=True)
+        create_encoder(session, function, caller.notice)
+    of_rows = samples.fetch("SELECT features FROM encoded ORDER BY id")
+    of_function = samples.fetch(f"SELECT features_of(s) FROM {source} s ORDER BY id")
+    assert of_rows == of_function
+    return np.array([row[0] for row in of_rows]).astype(np.float32)
+
+
+@pytest.mark.parametrize("method", KINDS)
+def test_a_raw_row_has_the_same_features_everywhere(
+    samples: Any, caller: Caller, network: Network, method: str
+) -> None:
+    """Packed, packed with the training table, encoded, by a function of a row, and as a model sees them."""
+    packed(caller, method, "contract")
+    trained = by_id(samples.unpack("contract", "features", "y").features)
+    assert np.isfinite(trained).all()
+    assert np.array_equal(trained, encoded(caller, samples, "samples"))
+    request = PackRequest(
+        "later", "followed", "y", None, encoding_of="contract", is_validation=True,
+        training_table="contract", replace=True,
+    )  # fmt: skip
+    pack.pack(caller, request)
+    later = by_id(samples.unpack("followed", "features", "y").features)
+    assert np.isfinite(later).all()
+    assert np.array_equal(later, encoded(caller, samples, "later"))
+    _check_predictions(samples, caller, network((trained.shape[1],), (1, "linear")))
+
+
+def _check_predictions(samples: Any, caller: Caller, net: str) -> None:
+    """Predictions of raw rows, of one row, and of the packed rows are the same."""
+    recorded = samples.value("SELECT encoding FROM contract_summary")
+    samples.fetch("DROP TABLE IF EXISTS nets, m, m_info, m_summary, raw, packed_answers")
+    # The server's own processes do not know the kind of these tests.
+    samples.fetch("UPDATE contract_summary SET encoding = NULL")
+    samples.fetch("SELECT cerebro_load_model('nets', %s)", (net,))
+    samples.fetch(
+        "SELECT cerebro_fit('contract', 'm', 'nets', 1, 'loss=''mse'',optimizer=''SGD(1e-9)''', "
+        "'batch_size=64', 1)"
+    )
+    of_row = samples.fetch(
+        "SELECT id, (cerebro_predict_row('m', features_of(s))).estimated[1] FROM later s ORDER BY id"
+    )
+    text = json.dumps(recorded)
+    for table in ("contract_summary", "m_summary"):
+        samples.fetch(f"UPDATE {table} SET encoding = %s", (text,))
+    predict(caller, PredictionRequest("m", "later", "id", None, "raw", "response"))
+    of_rows = samples.fetch("SELECT id, estimated FROM raw ORDER BY id")
+    assert [row[0] for row in of_row] == [row[0] for row in of_rows]
+    flat = [np.ravel(row[1])[0] for row in of_rows]
+    np.testing.assert_allclose([row[1] for row in of_row], flat, rtol=1e-5)
+    predict(caller, PredictionRequest("m", "followed", None, None, "packed_answers", "response"))
+    of_packed = samples.fetch("SELECT estimated FROM packed_answers")
+    assert sorted(np.ravel(row[0])[0] for row in of_packed) == sorted(flat)
+
+
+@pytest.mark.parametrize("method", KINDS)
+def test_what_is_recorded_is_enough(samples: Any, caller: Caller, method: str) -> None:
+    """It comes back as it was, says what each feature is, and makes the same SQL."""
+    packed(caller, method, "told")
+    text = json.dumps(samples.value("SELECT encoding FROM told_summary"))
+    found = parse_recorded(text, "told")
+    assert parse_recorded(recorded_text(found), "told") == found
+    (shape,) = samples.value("SELECT input_shapes FROM told_summary")
+    assert shape == [found.width]
+    described = list(found.described())
+    assert {row["position"] for row in described} == set(range(1, found.width + 1))
+    assert {row["column_name"] for row in described} == {"id", *columns_of(method)}
+    listed = samples.fetch("SELECT position, feature FROM told_encoding ORDER BY position, code")
+    assert sorted(listed) == sorted((row["position"], row["feature"]) for row in described)
+    for column in found.columns:
+        assert column.statistics is not None
+        assert column.statistics.rows == ROWS
+        assert bool(column.statistics.missing) == column.has_missing
+
+
+@pytest.mark.parametrize("method", KINDS)
+def test_columns_that_it_does_not_take_are_refused_before_any_work(
+    caller: Caller, method: str
+) -> None:
+    for values in set(Values) - set(KINDS[method].takes):
+        for name in SAMPLES[values]:
+            with pytest.raises(
+                InvalidArgument, match=f"encodings, '{name}' of type .*: got '{method}'; allowed"
+            ):
+                packed(caller, method, "refused", [name])
+    assert not caller.told
+
+
+@pytest.mark.parametrize("method", KINDS)
+def test_a_column_without_a_value_is_refused(samples: Any, caller: Caller, method: str) -> None:
+    for name in columns_of(method):
+        samples.fetch("DROP VIEW IF EXISTS nothing")
+        samples.fetch(
+            f"CREATE VIEW nothing AS SELECT y, nullif({name}, {name}) AS {name} FROM samples"
+        )
+        methods = json.dumps({name: method})
+        wanted = EncodingRequest(encodings=methods)
+        with pytest.raises(
+            InvalidData,
+            match=f"column '{name}': got no value in {ROWS} rows; allowed: at least one",
+        ):
+            pack.pack(caller, PackRequest("nothing", "none", "y", name, encoding=wanted))

@@ -1,1 +1,0 @@
-return relay.trainer("averaging.average_final", token)

@@ -1,1 +1,0 @@
-return relay.trainer("scoring.begin_prediction", task, state)

@@ -1,1 +1,0 @@
-return relay.trainer("scoring.combine", task)

@@ -1,1 +1,0 @@
-return relay.trainer("registry.export_model", task, format, state)

@@ -1,1 +1,0 @@
-return relay.trainer("settings.gpus_here", source)

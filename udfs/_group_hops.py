@@ -1,1 +1,0 @@
-return relay.trainer("training.group_hops", token)

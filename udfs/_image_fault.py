@@ -1,1 +1,0 @@
-return relay.trainer("packing_rows.fault", data, shape, format, max_pixels)

@@ -1,1 +1,0 @@
-return relay.trainer("models.inspect", model_arch, weights)

@@ -1,1 +1,0 @@
-return relay.step("training.join_state", token, token is None, state)

@@ -1,1 +1,0 @@
-relay.know(functions)

@@ -1,1 +1,0 @@
-return relay.memory_mb()

@@ -1,1 +1,0 @@
-return relay.trainer("models.named_model", name, shape, units, classes)

@@ -1,1 +1,0 @@
-return relay.trainer("scoring.predict_batch", token, data, count, known)

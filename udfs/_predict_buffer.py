@@ -1,1 +1,0 @@
-return relay.trainer("scoring.predict_buffer", token, data, count)

@@ -1,1 +1,0 @@
-return relay.trainer("models.read_file", token)

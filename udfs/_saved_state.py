@@ -1,1 +1,0 @@
-return relay.trainer("training.saved_state", token)

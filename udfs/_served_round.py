@@ -1,1 +1,0 @@
-return relay.trainer("training.served_round", token)

@@ -1,1 +1,0 @@
-return relay.driver("jobs.work", job_id, role)

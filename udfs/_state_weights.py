@@ -1,1 +1,0 @@
-return relay.trainer("training.state_weights", token)

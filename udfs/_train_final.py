@@ -1,1 +1,0 @@
-return relay.trainer("training.train_final", token)

@@ -1,1 +1,0 @@
-return relay.trainer("training.try_peers", task)

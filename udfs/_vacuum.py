@@ -1,1 +1,0 @@
-return relay.driver("fitting.vacuum", older_than)

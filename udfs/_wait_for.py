@@ -1,1 +1,0 @@
-return relay.driver("jobs.wait_for", what, number, seconds)

@@ -1,1 +1,0 @@
-return relay.driver("fitting.cancel", run_id, mst_key)

@@ -1,1 +1,0 @@
-return relay.driver("jobs.cancel", job_id)

@@ -1,1 +1,0 @@
-return relay.driver("searching.clone", run_id, mst_key, changes, num_iterations)

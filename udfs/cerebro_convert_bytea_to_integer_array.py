@@ -1,1 +1,0 @@
-return relay.numbers(data, "i")

@@ -1,1 +1,0 @@
-return relay.driver("models.delete_custom_function", object_table, id, None)

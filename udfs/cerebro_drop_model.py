@@ -1,1 +1,0 @@
-return relay.driver("registry.drop", name, version)

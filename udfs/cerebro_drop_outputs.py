@@ -1,1 +1,0 @@
-return relay.driver("results.drop_outputs_of", output_table)

@@ -1,1 +1,0 @@
-return relay.driver("fitting.drop_run", run_id)

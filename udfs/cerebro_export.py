@@ -1,1 +1,0 @@
-return relay.driver("registry.export", model_table, mst_key, format)

@@ -1,1 +1,0 @@
-return relay.driver("settings.gpu_configuration", output_table, source, replace)

@@ -1,1 +1,0 @@
-return relay.driver("searching.hyperband_schedule", r, eta, skip_last)

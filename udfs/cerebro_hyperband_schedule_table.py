@@ -1,1 +1,0 @@
-return relay.driver("searching.hyperband_table", schedule_table, r, eta, skip_last, replace)

@@ -1,1 +1,0 @@
-return relay.driver("searching.importance", run_id, objective, epoch)

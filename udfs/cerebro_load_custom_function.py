@@ -1,1 +1,0 @@
-return relay.driver("models.load_custom_function", object_table, object, name, description)

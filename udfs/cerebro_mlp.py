@@ -1,9 +1,0 @@
-return relay.driver(
-    "models.mlp",
-    inputs=inputs,
-    hidden=hidden,
-    outputs=outputs,
-    activation=activation,
-    dropout=dropout,
-    output_activation=output_activation,
-)

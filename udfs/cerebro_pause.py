@@ -1,1 +1,0 @@
-return relay.driver("fitting.pause", run_id)

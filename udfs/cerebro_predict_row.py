@@ -1,1 +1,0 @@
-return relay.trainer("rows.predict_row", model_table, features, mst_key)

@@ -1,1 +1,0 @@
-return relay.driver("jobs.promote", run_id, model, mst_key, validation_table)

@@ -1,1 +1,0 @@
-return relay.driver("models.register_expression", name, expression)

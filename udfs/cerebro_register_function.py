@@ -1,1 +1,0 @@
-return relay.trainer("models.register_function", name, path)

@@ -1,1 +1,0 @@
-return relay.driver("registry.revoke", name, role)

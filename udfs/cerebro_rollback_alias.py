@@ -1,1 +1,0 @@
-return relay.driver("registry.rollback_alias", name, alias)

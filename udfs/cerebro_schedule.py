@@ -1,1 +1,0 @@
-return relay.driver("jobs.schedule", name, cron, calls, on_success, priority, timer)

@@ -1,1 +1,0 @@
-return relay.driver("settings.set_value", name, value)

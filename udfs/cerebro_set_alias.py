@@ -1,1 +1,0 @@
-return relay.driver("registry.set_alias", name, alias, version)

@@ -1,1 +1,0 @@
-return relay.driver("jobs.start_schedule", name)

@@ -1,1 +1,0 @@
-return relay.driver("searching.stop_config", run_id, mst_key)

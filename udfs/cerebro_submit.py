@@ -1,1 +1,0 @@
-return relay.driver("jobs.submit", calls, on_success, priority)

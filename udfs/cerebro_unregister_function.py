@@ -1,1 +1,0 @@
-return relay.driver("models.unregister_function", name)
