@@ -184,7 +184,7 @@ class FileRequest(sql.Request):
 
     Attributes:
         model_arch_table, name, description: as in `cerebro_load_model`
-        file: the bytes of a file that Keras 3 saved, at most 511 MB
+        file: the bytes of a file that Keras 3 saved, less than 1 GB, as any value of the server
     """
 
     model_arch_table: sql.Text

@@ -11,10 +11,11 @@ from cerebro_db.configs.grids.parameters import (
     CompileParams,
     ConfigurationText,
     FitParams,
+    compile_text,
+    fit_text,
     parse_compile_params,
     parse_fit_params,
 )
-from cerebro_db.configs.grids.texts import compile_text, fit_text
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 

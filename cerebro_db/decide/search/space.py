@@ -9,8 +9,12 @@ from typing import Any, Protocol
 from cerebro_db.configs.functions.optimizers import ARGUMENT_ALIASES
 from cerebro_db.configs.grammar import parse_call, parse_keywords
 from cerebro_db.configs.grids.grid import Choices, Dimension, Grid, Range
-from cerebro_db.configs.grids.parameters import ConfigurationText
-from cerebro_db.configs.grids.texts import compile_text, fit_text, optimizer_text
+from cerebro_db.configs.grids.parameters import (
+    ConfigurationText,
+    compile_text,
+    fit_text,
+    optimizer_text,
+)
 from cerebro_db.core.spec import Space
 from cerebro_db.errors import InvalidArgument
 
