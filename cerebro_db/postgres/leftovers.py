@@ -1,11 +1,17 @@
-"""Tables that a call of the same role has begun and not finished, as its process was killed."""
+"""Tables of calls that were killed: begun and not finished, or made for a call's own sessions.
+
+A call that makes tables which must not outlive it holds an advisory lock of their name. The next call of the same role
+takes the lock of each that it finds, and drops those whose lock it gets.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from cerebro_db.errors import CerebroError
+from cerebro_db.postgres.catalog import STATES_SCHEMA
 from cerebro_db.postgres.control import lock_key, transaction
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions import Session
@@ -75,3 +81,67 @@ SELECT n.nspname::text, c.relname::text, d.description
    AND c.relowner = (SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = current_user)
  ORDER BY 1, 2
 """
+
+
+PREFIX = "rows_"
+_DIGITS = 16
+# Those of the caller's roles, whose call may have been killed.
+_LEFT = (
+    "SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+    f"WHERE n.nspname = '{STATES_SCHEMA}' AND c.relkind = 'r' AND pg_catalog.left(c.relname, {len(PREFIX)}) = '{PREFIX}' "
+    "AND pg_catalog.pg_has_role(c.relowner, 'USAGE')"
+)
+
+
+@contextmanager
+def scratch_tables(session: Session) -> Iterator[QualifiedName]:
+    """The name with which scratch tables of a call begin; they are dropped at the end.
+
+    Those of calls that were killed are dropped first. While a call lasts, its session holds a lock of the name.
+
+    Args:
+        session: of the call, in no transaction.
+    """
+    _drop_left(session)
+    base = QualifiedName(STATES_SCHEMA, f"{PREFIX}{secrets.token_hex(_DIGITS // 2)}")
+    session.run("SELECT pg_catalog.pg_advisory_lock(%s)", (lock_key(base.text),))
+    try:
+        yield base
+    finally:
+        session.recover()
+        if not session.closed:
+            # What can't be dropped now, as somebody reads it, goes with the next call.
+            with suppress(CerebroError), session.undisturbed():
+                _drop(session, base)
+            with suppress(CerebroError), session.undisturbed():
+                session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (lock_key(base.text),))
+
+
+def is_in_use(session: Session, table: str) -> bool:
+    """True if a table of the schema of states is a scratch table of a call that goes on.
+
+    Args:
+        session: in a transaction, at whose end it lets go of the name again.
+        table: its name.
+    """
+    if not table.startswith(PREFIX):
+        return False
+    return not session.run(_TRY_LOCK, (lock_key(_base(table).text),))[0][0]
+
+
+def _base(table: str) -> QualifiedName:
+    return QualifiedName(STATES_SCHEMA, table[: len(PREFIX) + _DIGITS])
+
+
+def _drop_left(session: Session) -> None:
+    for base in {_base(name) for (name,) in session.run(_LEFT)}:
+        with transaction(session):
+            if session.run(_TRY_LOCK, (lock_key(base.text),))[0][0]:
+                _drop(session, base)
+
+
+def _drop(session: Session, base: QualifiedName) -> None:
+    names = [name for (name,) in session.run(_LEFT) if name.startswith(base.name)]
+    if names:
+        listed = ", ".join(QualifiedName(STATES_SCHEMA, name).sql for name in names)
+        session.run(f"DROP TABLE IF EXISTS {listed}")

@@ -18,8 +18,8 @@ from cerebro_db.postgres.catalog import RUN_TABLES, STATES_SCHEMA, Catalog, Stor
 from cerebro_db.postgres.control import END_HOLDER, control_session, holder_of, transaction
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.jobs import Jobs
+from cerebro_db.postgres.leftovers import is_in_use
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.scratch import is_in_use
 from cerebro_db.postgres.sessions import (
     POLL_SECONDS,
     Session,

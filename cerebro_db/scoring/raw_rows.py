@@ -17,10 +17,10 @@ from cerebro_db.packing import pack as packing
 from cerebro_db.packing.columns import names_in
 from cerebro_db.packing.request import PackRequest
 from cerebro_db.postgres.control import JobHost
+from cerebro_db.postgres.leftovers import scratch_tables
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import Relation, column
-from cerebro_db.postgres.scratch import scratch_tables
 from cerebro_db.postgres.session_settings import as_seen, is_seen, isolation
 from cerebro_db.postgres.sessions import Session
 

@@ -190,7 +190,7 @@ def wait_for(
 
 
 def _stands(session: Session, what: str, number: int | None) -> tuple[str, bool]:
-    """Status of a run or a job, and whether nobody will change it by himself."""
+    """Status of a run or a job, and whether it is final unless somebody acts."""
     jobs = Jobs(session)
     if what == "job":
         status, _ = jobs.status(number)
@@ -234,7 +234,7 @@ def cancel(plpy: Any, gd: dict[str, Any], request: requests.CancelJobRequest) ->
 
 
 def _end_waiting(session: Session, job_id: int) -> None:
-    """End a job that nobody drives, and its run."""
+    """End a job without a driver, and its run."""
     with transaction(session):
         jobs = Jobs(session)
         if not jobs.try_lock(job_id):  # so that nobody begins with it meanwhile
@@ -322,7 +322,7 @@ def start_schedule(
 
 
 def _next_start(session: Session, one: Schedule) -> datetime:
-    """When a schedule is to start next, by the clock of its timer."""
+    """When a schedule starts next, by the clock of its timer."""
     now = datetime.now().astimezone()
     if one.timer == "pg_cron":
         rows = session.run(
