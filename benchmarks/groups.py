@@ -87,9 +87,9 @@ def _work(
     configure(1, False, None)
     from cerebro_db.training.hop import HopTask, Programs, RoundPart
     from cerebro_db.training.partitions import Buffers, PartitionCache, RowOrder
+    from cerebro_db.training.peers.group import ParameterServerHop
     from cerebro_db.training.peers.parameter_server import ServedRound
     from cerebro_db.training.peers.peers import ProcessGroup
-    from cerebro_db.training.peers.server_hop import ParameterServerHop
     from cerebro_db.training.state import to_bytes
 
     recipe, programs, cache = _recipe(batch), Programs(), PartitionCache(0)

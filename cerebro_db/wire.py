@@ -29,7 +29,7 @@ def encode(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """What a struct becomes in JSON, as dictionaries and lists."""
+    """A struct as the dictionaries and lists of its JSON."""
     return json.loads(encode(value))
 
 
@@ -39,7 +39,7 @@ def as_json(value: Any) -> Any:
 
 
 def decode(kind: type[_T], text: str | bytes | None, what: str) -> _T:
-    """What a JSON text tells, as a struct or another type.
+    """Read a JSON text as a struct, or as another type.
 
     Args:
         kind: of the value, such as a struct or ``list[int]``.
@@ -57,7 +57,7 @@ def decode(kind: type[_T], text: str | bytes | None, what: str) -> _T:
 
 
 def decode_stored(kind: type[_T], text: str | bytes | None, what: str, hint: str) -> _T:
-    """What a JSON text tells that Cerebro-DB has written into the catalog.
+    """Read a JSON text that Cerebro-DB has written into the catalog.
 
     Args:
         kind, text, what: as of :func:`decode`.
@@ -73,7 +73,7 @@ def decode_stored(kind: type[_T], text: str | bytes | None, what: str, hint: str
 
 
 def convert(kind: type[_T], value: Any, what: str) -> _T:
-    """What dictionaries and lists tell that were JSON.
+    """Read dictionaries and lists, which were JSON, as a struct.
 
     Raises:
         InvalidArgument: it is something else.

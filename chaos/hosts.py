@@ -18,7 +18,7 @@ from pathlib import Path
 import psycopg2
 import psycopg2.extensions
 
-from cerebro_db.install import processes
+from cerebro_db.install import embedded
 from chaos.segments import Control, NotHere
 from chaos.server import until
 
@@ -43,7 +43,7 @@ class Node:
     @property
     def pid(self) -> int | None:
         """Number of its first process."""
-        return processes.read_pid(self.folder / "postmaster.pid")
+        return embedded.read_pid(self.folder / "postmaster.pid")
 
 
 class Hosts:
@@ -156,20 +156,20 @@ class Hosts:
 
 
 def _control(node: Node) -> Control:
-    if node.pid is None or not processes.works_in(node.pid, node.folder):
+    if node.pid is None or not embedded.works_in(node.pid, node.folder):
         raise NotHere(f"{node.folder} of {node.address} is not on this machine, or down")
     return Control.of(node.pid, node.folder)
 
 
 def _runs(node: Node) -> bool:
-    return node.pid is not None and processes.works_in(node.pid, node.folder)
+    return node.pid is not None and embedded.works_in(node.pid, node.folder)
 
 
 def _end(folder: Path) -> None:
     """Kill all processes that work in a folder."""
 
     def killed() -> bool:
-        pids = processes.all_in(folder)
+        pids = embedded.processes_in(folder)
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

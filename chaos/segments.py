@@ -21,7 +21,7 @@ import psycopg2
 import psycopg2.extensions
 
 from cerebro_db.errors import ClusterFailed
-from cerebro_db.install import installer, processes
+from cerebro_db.install import embedded, installer
 from cerebro_db.install.script import Script
 from chaos.server import UP_SECONDS, Server, until
 
@@ -119,7 +119,7 @@ class Segments(Server):
         os.kill(pid, signal.SIGKILL)
         self.forget_session()
         gone = "processes of the coordinator end after its first one"
-        until(lambda: not processes.all_in(folder), UP_SECONDS, gone)
+        until(lambda: not embedded.processes_in(folder), UP_SECONDS, gone)
         control.start()
 
     def restart(self) -> None:
@@ -167,7 +167,7 @@ class Segments(Server):
         return {path: path.stat().st_size for path in logs}
 
     def _first_process(self, content: int) -> int | None:
-        return processes.read_pid(self.folders[content] / "postmaster.pid")
+        return embedded.read_pid(self.folders[content] / "postmaster.pid")
 
 
 class Control:
@@ -278,7 +278,7 @@ def _end_waiting(database: str, folders: Sequence[Path]) -> None:
     A process that reads for another one, which was killed, waits for that one's snapshot for an hour
     and a half.
     """
-    for pid in [pid for folder in folders for pid in processes.all_in(folder)]:
+    for pid in [pid for folder in folders for pid in embedded.processes_in(folder)]:
         with suppress(OSError):
             title = (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ")
             if database.encode() in title.split():
@@ -289,8 +289,8 @@ def _end_waiting(database: str, folders: Sequence[Path]) -> None:
 def _is_here(folder: Path) -> bool:
     """True if a server with that data directory runs on this machine and can be killed."""
     with suppress(ClusterFailed):
-        pid = processes.read_pid(folder / "postmaster.pid")
-        return pid is not None and processes.works_in(pid, folder)
+        pid = embedded.read_pid(folder / "postmaster.pid")
+        return pid is not None and embedded.works_in(pid, folder)
     return False
 
 

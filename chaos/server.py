@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import psycopg2
 
-from cerebro_db.install import installer, processes
+from cerebro_db.install import embedded, installer
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script
 
@@ -202,7 +202,7 @@ class Embedded(Server):
         os.kill(pid, signal.SIGKILL)
         self.forget_session()
         gone = "processes of the server end after its first one"
-        until(lambda: not processes.all_in(self.cluster.data), UP_SECONDS, gone)
+        until(lambda: not embedded.processes_in(self.cluster.data), UP_SECONDS, gone)
         self.cluster.start()
 
     def log_size(self) -> dict[Path, int]:

@@ -205,7 +205,7 @@ def print_script(
 
 
 def _installed(how: Callable[[str, Script], tuple[str, ...]], dsn: str, script: Script) -> None:
-    """Install, and tell which paths are written into the database."""
+    """Install, and print the paths that are written into the database."""
     _warn(how(dsn, script))
     show(f"Cerebro-DB {cerebro_db.__version__} is installed.")
     show(f"Python {script.python}, package {script.package}, keepers in {script.keeper_directory}")

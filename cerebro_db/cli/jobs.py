@@ -20,7 +20,7 @@ from cerebro_db.cli.training import cancellable, client_of, session_of
 from cerebro_db.errors import CerebroError, InvalidArgument
 
 if TYPE_CHECKING:
-    from cerebro_db.postgres.client import Client
+    from cerebro_db.postgres.control import Client
     from cerebro_db.postgres.sessions import Session
 
 SECONDS = 15.0

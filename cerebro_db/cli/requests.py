@@ -84,6 +84,7 @@ def _parameter(
             default,
         )
     shown = [f"--{(name or one.name).replace('_', '-')}"] if default is False else []
+    shown = [f"-{one.name}"] if len(one.name) == 1 else shown
     option = typer.Option(
         *shown, help=_help(_meaning(function, one.name)), show_default=default is not None
     )
@@ -97,10 +98,10 @@ def _annotated(kind: Any, what: Any) -> Any:
 
 
 def _meaning(function: Function, name: str) -> str:
-    """What is said of an argument, perhaps at another function."""
+    """The description of an argument, which may be that of another function."""
     text = next((text for names, text in function.meanings if name in names), "")
-    told = _ELSEWHERE.fullmatch(text)
-    other = FUNCTIONS.get(told[1], ())[:1] if told else ()
+    elsewhere = _ELSEWHERE.fullmatch(text)
+    other = FUNCTIONS.get(elsewhere[1], ())[:1] if elsewhere else ()
     return _meaning(other[0], name) if other else text
 
 

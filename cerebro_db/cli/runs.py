@@ -122,14 +122,14 @@ def cancel(
     """Stops a run, or one of its configurations."""
     from cerebro_db.runs.lifecycle import cancel as cancelled
 
-    _told(run_id, cancelled(client_of(dsn).pool, run_id, mst_key), as_json, mst_key)
+    _tell_status(run_id, cancelled(client_of(dsn).pool, run_id, mst_key), as_json, mst_key)
 
 
 def pause(run_id: RunId, dsn: Dsn = "", as_json: AsJson = False) -> None:
     """Stops a run such that its call returns; cerebro resume goes on with it."""
     from cerebro_db.runs.lifecycle import pause as paused
 
-    _told(run_id, paused(client_of(dsn).pool, run_id), as_json)
+    _tell_status(run_id, paused(client_of(dsn).pool, run_id), as_json)
 
 
 def drop(run_id: RunId, dsn: Dsn = "", as_json: AsJson = False) -> None:
@@ -140,10 +140,10 @@ def drop(run_id: RunId, dsn: Dsn = "", as_json: AsJson = False) -> None:
     client = client_of(dsn)
     with control_session(client.pool, None) as session, transaction(session):
         drop_run(session, client.dialect, run_id)
-    _told(run_id, "dropped", as_json)
+    _tell_status(run_id, "dropped", as_json)
 
 
-def _told(run_id: int, status: str, as_json: bool, mst_key: int | None = None) -> None:
+def _tell_status(run_id: int, status: str, as_json: bool, mst_key: int | None = None) -> None:
     more = {} if mst_key is None else {"mst_key": mst_key}
     what = "" if mst_key is None else f", configuration {mst_key}"
     tell(as_json, f"run {run_id}{what}: {status}", run_id=run_id, **more, status=status)

@@ -42,15 +42,17 @@ def register(app: typer.Typer) -> None:
     app.command()(optuna_study)
 
 
-def search(request: Callable[..., SearchRequest], dsn: str, live: bool, as_json: bool) -> None:
+def search(make_request: Callable[..., SearchRequest], dsn: str, live: bool, as_json: bool) -> None:
     """Searches like cerebro_search, with its driver in this process."""
     from cerebro_db.cli.watching import driven
     from cerebro_db.runs.searches.search import search as run_search
 
     client = client_of(dsn)
-    asked = request(search_path=client.search_path, cores=client.cores)
+    request = make_request(search_path=client.search_path, cores=client.cores)
     with cancellable(), driven(partial(session_of, dsn), live, as_json) as (registered, line):
-        run_id = run_search(client.pool, client.dialect, asked, notify=line, registered=registered)
+        run_id = run_search(
+            client.pool, client.dialect, request, notify=line, registered=registered
+        )
     end(client, run_id, as_json)
 
 

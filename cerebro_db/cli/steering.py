@@ -1,4 +1,4 @@
-"""The commands that steer searches, go on with them, and tell what they have found."""
+"""The commands that steer searches, extend and replay them, and show their results."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from cerebro_db.cli.installation import Dsn
 from cerebro_db.cli.output import AsJson, print_json, show, tell, to_stderr
 from cerebro_db.cli.requests import command_of
 from cerebro_db.cli.training import cancellable, client_of, end
-from cerebro_db.requests.searching import ReplayRequest
+from cerebro_db.requests.searching import BestRequest, ImportanceRequest, ReplayRequest
 
 RunId = Annotated[int, typer.Argument(help="A search, as cerebro.searches shows it.")]
 MstKey = Annotated[int, typer.Argument(help="A trial, as cerebro.trials shows it.")]
 NumIterations = Annotated[
     int | None, typer.Option(help="Epochs of each; default: as the method gives.")
 ]
-Replace = Annotated[bool, typer.Option("--replace", help="A table of that name gives way.")]
 _MORE = "More than the search had, where it has such a limit."
 
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (
-        add_configs, stop_config, clone, narrow, extend, command_of(ReplayRequest, replay), best,
-        importance,
-    ):  # fmt: skip
+    declared = (
+        command_of(ReplayRequest, replay),
+        command_of(BestRequest, best),
+        command_of(ImportanceRequest, importance),
+    )
+    for command in (add_configs, stop_config, clone, narrow, extend, *declared):
         app.command()(command)
 
 
@@ -127,61 +128,40 @@ def extend(
     end(client, run_id, as_json)
 
 
-def replay(request: Callable[..., ReplayRequest], dsn: str, as_json: bool) -> None:
+def replay(make_request: Callable[..., ReplayRequest], dsn: str, as_json: bool) -> None:
     """Makes a run again by what it has recorded, like cerebro_replay, with its driver in this process."""
     from cerebro_db.runs.searches.replay import replay as replay_run
 
     client = client_of(dsn)
-    asked = request(search_path=client.search_path, cores=client.cores)
+    request = make_request(search_path=client.search_path, cores=client.cores)
     with cancellable():
         line = to_stderr if as_json else show
-        repeated = replay_run(client.pool, client.dialect, asked, line)
+        repeated = replay_run(client.pool, client.dialect, request, line)
     end(client, repeated, as_json)
 
 
-def best(
-    run_id: RunId,
-    dsn: Dsn = "",
-    n: Annotated[
-        int | None, typer.Option("-n", help="How many; default: the best one, or the Pareto set.")
-    ] = None,
-    model_selection_table: Annotated[
-        str | None, typer.Option(help="The table to make; default: <model_output_table>_best.")
-    ] = None,
-    replace: Replace = False,
-    as_json: AsJson = False,
-) -> None:
+def best(make_request: Callable[[], BestRequest], dsn: str, as_json: bool) -> None:
     """Makes a table of configurations from the best trials, like cerebro_best."""
     from cerebro_db.models.best import best_of
     from cerebro_db.postgres.control import control_session, transaction
-    from cerebro_db.requests.searching import BestRequest
 
-    client = client_of(dsn)
-    request = BestRequest(run_id, n, model_selection_table, replace)
+    client, request = client_of(dsn), make_request()
     with control_session(client.pool, client.search_path) as session:
         found = best_of(session, request)
         with transaction(session):
             name = found.write(session)
-    tell(as_json, f"{name}: the best trials of run {run_id}", run_id=run_id, table=str(name))
+    line = f"{name}: the best trials of run {request.run_id}"
+    tell(as_json, line, run_id=request.run_id, table=str(name))
 
 
-def importance(
-    run_id: RunId,
-    dsn: Dsn = "",
-    objective: Annotated[str | None, typer.Option(help="Default: the first one.")] = None,
-    epoch: Annotated[
-        int | None, typer.Option(help="After which trials are compared; default: the usual one.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+def importance(make_request: Callable[[], ImportanceRequest], dsn: str, as_json: bool) -> None:
     """Tells which parameters mattered, like cerebro_importance, the most important one first."""
     from cerebro_db.models.studies import importance_of
     from cerebro_db.postgres.control import control_session
-    from cerebro_db.requests.searching import ImportanceRequest
 
     client = client_of(dsn)
     with control_session(client.pool, client.search_path) as session:
-        found = importance_of(session, ImportanceRequest(run_id, objective, epoch))
+        found = importance_of(session, make_request())
     if as_json:
         print_json([vars(one) for one in found])
         return

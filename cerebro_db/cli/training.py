@@ -17,7 +17,7 @@ from cerebro_db.errors import ConfigurationFailed, RunCancelled
 from cerebro_db.requests.fitting import FitRequest, ResumeRequest
 
 if TYPE_CHECKING:
-    from cerebro_db.postgres.client import Client
+    from cerebro_db.postgres.control import Client
     from cerebro_db.postgres.sessions import Session
 
 # As a shell tells of a program that Ctrl-C ended.
@@ -35,40 +35,40 @@ def register(app: typer.Typer) -> None:
     app.command()(command_of(ResumeRequest, resume, more=live))
 
 
-def fit(request: Callable[..., FitRequest], dsn: str, live: bool, as_json: bool) -> None:
+def fit(make_request: Callable[..., FitRequest], dsn: str, live: bool, as_json: bool) -> None:
     """Trains like cerebro_fit_multiple, with its driver in this process."""
     from cerebro_db.cli.watching import driven
     from cerebro_db.runs.driver import fit_multiple
 
     client = client_of(dsn)
-    asked = request(search_path=client.search_path, cores=client.cores)
+    request = make_request(search_path=client.search_path, cores=client.cores)
     look = partial(session_of, dsn)
     with cancellable(), driven(look, live, as_json) as (registered, line):
         run_id = fit_multiple(
-            client.pool, client.dialect, asked, notify=line, registered=registered
+            client.pool, client.dialect, request, notify=line, registered=registered
         )
     end(client, run_id, as_json)
 
 
-def resume(request: Callable[..., ResumeRequest], dsn: str, live: bool, as_json: bool) -> None:
+def resume(make_request: Callable[..., ResumeRequest], dsn: str, live: bool, as_json: bool) -> None:
     """Goes on with a run like cerebro_resume, with its driver in this process."""
     from cerebro_db.cli.watching import driven
+    from cerebro_db.runs.attempt import Limits
     from cerebro_db.runs.driver import resume as resume_run
-    from cerebro_db.runs.limits import Limits
 
-    client, asked = client_of(dsn), request()
-    limits = Limits.of(asked, client.search_path)
+    client, request = client_of(dsn), make_request()
+    limits = Limits.of(request, client.search_path)
     look = partial(session_of, dsn)
     with cancellable(), driven(look, live, as_json) as (registered, line):
         run_id = resume_run(
-            client.pool, client.dialect, asked.run_id, limits, notify=line, registered=registered
+            client.pool, client.dialect, request.run_id, limits, notify=line, registered=registered
         )
     end(client, run_id, as_json)
 
 
 def client_of(dsn: str) -> Client:
     """A client of a database."""
-    from cerebro_db.postgres.client import Client
+    from cerebro_db.postgres.control import Client
 
     return Client.of(dsn)
 
@@ -79,7 +79,7 @@ def session_of(dsn: str) -> Session:
 
 
 def end(client: Client, run_id: int, as_json: bool = False) -> None:
-    """Tell what has become of a run; it is an error where no configuration was trained to the end."""
+    """Print the status of a run; a run without any trained configuration is an error."""
     status = client.status(run_id)
     tell(as_json, f"run {run_id}: {status}", run_id=run_id, status=status)
     if status == "failed":

@@ -1,10 +1,10 @@
-"""The commands that pack and predict, with a line that tells how long they take."""
+"""The commands that pack and predict, with the time that they took."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -12,13 +12,17 @@ import typer
 
 from cerebro_db.cli.installation import Dsn
 from cerebro_db.cli.output import AsJson, error_console, show, tell, to_stderr
+from cerebro_db.cli.requests import command_of
 from cerebro_db.cli.training import INTERRUPTED, Replace
+from cerebro_db.requests.predicting import PredictionRequest
 
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (pack, predict):
-        app.command()(command)
+    app.command()(pack)
+    names = ("id_col", "independent_varname")
+    options = {name: name for name in names}
+    app.command()(command_of(PredictionRequest, predict, options=options, optional=names))
 
 
 def pack(
@@ -76,30 +80,12 @@ def pack(
     tell(as_json, output_table, output_table=output_table)
 
 
-def predict(
-    model_table: Annotated[
-        str, typer.Argument(help="A table of models, or a registered one: model:name@alias.")
-    ],
-    test_table: Annotated[str, typer.Argument(help="Rows, or a packed table.")],
-    output_table: Annotated[str, typer.Argument(help="The table to make.")],
-    dsn: Dsn = "",
-    id_col: Annotated[str | None, typer.Option(help="Column that tells rows apart.")] = None,
-    independent_varname: Annotated[str | None, typer.Option(help="Column of features.")] = None,
-    pred_type: Annotated[str, typer.Option(help="prob, response, or a number.")] = "prob",
-    mst_key: Annotated[int | None, typer.Option(help="Which model of the table.")] = None,
-    num_workers: Annotated[int | None, typer.Option(help="Side by side.")] = None,
-    replace: Replace = False,
-    as_json: AsJson = False,
-) -> None:
+def predict(make_request: Callable[[], PredictionRequest], dsn: str, as_json: bool) -> None:
     """Predicts like cerebro_predict."""
-    given = {
-        "model_table": model_table, "test_table": test_table, "id_col": id_col,
-        "independent_varname": independent_varname, "output_table": output_table, "pred_type": pred_type,
-        "mst_key": mst_key, "num_workers": num_workers, "replace": replace,
-    }  # fmt: skip
-    with _shown(dsn, f"predicting {test_table}", as_json) as database:
-        database.predict(**given)
-    tell(as_json, output_table, output_table=output_table)
+    request = make_request()
+    with _shown(dsn, f"predicting {request.test_table}", as_json) as database:
+        database.predict(**request.given())
+    tell(as_json, str(request.output_table), output_table=request.output_table)
 
 
 def _refuse(options: dict[str, Any], why: str) -> None:

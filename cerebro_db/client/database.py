@@ -6,12 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cerebro_db.client.frames import Frame, frame
 from cerebro_db.client.grids import Grid, grids
 from cerebro_db.client.methods import PREFIX, all_methods, takes
 from cerebro_db.client.progress import shown_beside
 from cerebro_db.client.run import Run
-from cerebro_db.client.values import plain
+from cerebro_db.client.values import Frame, frame, plain
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.connections import Connections, connections_of
 from cerebro_db.requests import FUNCTIONS
@@ -189,7 +188,7 @@ class Database:
         return self.sql(f"SELECT * FROM {known}")
 
     def __getattr__(self, name: str) -> Any:
-        """There is a method for each function: this is asked for what is none."""
+        """Refuse names that are no function."""
         if name.startswith("_"):
             raise AttributeError(name)
         raise AttributeError(f"Cerebro-DB has no function cerebro_{name}")
@@ -255,7 +254,7 @@ def _weights(model: Any) -> bytes:
 
 
 def _as_float32(np: Any, weight: Any) -> Any:
-    """One array of weights.
+    """An array of weights as float32.
 
     Raises:
         InvalidArgument: it has whole numbers, or numbers beyond float32, that would become others.

@@ -64,7 +64,7 @@ def write_run(run: Run, tracking_uri: str | None, experiment: str | None, with_m
     if best is not None:
         results = {name: value for name, value in best.results().items() if math.isfinite(value)}
         last = [(f"best_{name}", value, _end(facts), 0) for name, value in results.items()]
-        _write(client, parent, {**_asked(facts), "best_mst_key": str(best.mst_key)}, last)
+        _write(client, parent, {**_settings_of(facts), "best_mst_key": str(best.mst_key)}, last)
     if with_model and facts.status == "finished" and best is not None:
         _log_model(mlflow, tracking_uri, parent, run.best().keras())
     client.set_terminated(parent, _ENDS.get(facts.status, "RUNNING"), _end(facts))
@@ -122,7 +122,7 @@ def _each_metric(
                 yield prefix + name, value, began + round(1000 * one.elapsed), one.epoch
 
 
-def _asked(facts: RunFacts) -> dict[str, str]:
+def _settings_of(facts: RunFacts) -> dict[str, str]:
     names = (
         "source_table", "validation_table", "model_output_table", "model_selection_table",
         "num_iterations", "seed", "num_partitions", "schedule", "durability",

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cerebro_db.client.frames import Frame
+from cerebro_db.client.values import Frame
 from cerebro_db.postgres.connections import Connections
 
 
 @dataclass(frozen=True)
 class Model:
-    """One model of a run.
+    """A trained model of a run.
 
     Attributes:
         connections: to its database.

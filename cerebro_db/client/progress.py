@@ -25,7 +25,7 @@ class Shown(Protocol):
         """Show how far a run is."""
 
     def close(self) -> None:
-        """Leave the last state where it is."""
+        """Leave the bar as it is."""
 
 
 def in_notebook() -> bool:
@@ -71,7 +71,7 @@ class NotebookBar:
             self._handle.update(shown)
 
     def close(self) -> None:
-        """It stays."""
+        """Leave the bar as it is."""
 
 
 class TerminalBar:
@@ -95,7 +95,7 @@ class TerminalBar:
         self._progress.update(self._task, completed=pace.share, description=line(facts, pace))
 
     def close(self) -> None:
-        """Leave the terminal."""
+        """Leave the bar as it is."""
         self._progress.stop()
 
 
@@ -112,7 +112,7 @@ def follow(
     seconds: float = SECONDS,
     sleep: Callable[[float], None] = time.sleep,
 ) -> RunFacts:
-    """Wait until nobody drives a run any more; how it stands then.
+    """Wait until no driver works on a run any more; returns the last progress.
 
     Args:
         connections: to its database.
@@ -150,7 +150,7 @@ def follow(
 def shown_beside(
     connections: Connections, run_id: int | None, wanted: bool | None, wait: bool
 ) -> Iterator[None]:
-    """While this lasts, a call that begins a run, or goes on with one, shows how far it is.
+    """Show the progress of a call that begins or resumes a run, while it lasts.
 
     Args:
         connections: to the database; a second connection looks.

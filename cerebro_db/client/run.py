@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.client import progress as bars
-from cerebro_db.client.frames import Frame, frame
 from cerebro_db.client.model import Model
+from cerebro_db.client.values import Frame, frame
 from cerebro_db.errors import InvalidArgument, WrongRunStatus
 from cerebro_db.postgres.connections import Connections
 from cerebro_db.watching import reading
 from cerebro_db.watching.comparing import Comparison, compare
 from cerebro_db.watching.hyperparameters import hyperparameters, varying
-from cerebro_db.watching.reading import RunFacts, Standing
+from cerebro_db.watching.reading import TRAINING, RunFacts, Source, Standing
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -56,7 +57,7 @@ class Run:
         self._connections, self.run_id = connections, run_id
 
     def __repr__(self) -> str:
-        """Its number and status."""
+        """The number and the status of the run."""
         return f"<Run {self.run_id}: {self.status}>"
 
     def _repr_html_(self) -> str:
@@ -78,7 +79,7 @@ class Run:
         return self.facts.status
 
     def progress(self, timeout: float | None = None) -> str:
-        """Show a bar until nobody drives the run any more; returns its status then.
+        """Show a progress bar until the run has stopped; returns its status.
 
         Raises:
             TimeoutError: so many seconds are over.
@@ -87,7 +88,7 @@ class Run:
         return bars.follow(self._connections, self.run_id, timeout, bar).status
 
     def wait(self, timeout: float | None = None) -> Run:
-        """Wait until nobody drives the run any more.
+        """Wait until the run has stopped.
 
         Raises:
             TimeoutError: so many seconds are over.
@@ -183,7 +184,7 @@ class Run:
         )  # fmt: skip
 
     def compare(self, *others: Run | int) -> Comparison:
-        """This run and others side by side."""
+        """Compare this run with others, side by side."""
         keys = [one.run_id if isinstance(one, Run) else one for one in others]
         return compare(self._connections, [self.run_id, *keys])
 
@@ -271,3 +272,13 @@ class Run:
 
 
 _PAUSE = "SELECT cerebro.cerebro_pause(%s)"
+
+
+def curves_of(source: Source, run_id: int) -> dict[int, dict[int, dict[str, float]]]:
+    """Finite results by mst_key, epoch and name; names on the validation table begin with ``val_``."""
+    curves: dict[int, dict[int, dict[str, float]]] = {}
+    for one in reading.measures(source, run_id):
+        prefix = "" if one.dataset == TRAINING else "val_"
+        of_epoch = curves.setdefault(one.mst_key, {}).setdefault(one.epoch, {})
+        of_epoch |= {prefix + n: v for n, v in one.values().items() if math.isfinite(v)}
+    return curves

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import ModuleType
 
-from cerebro_db.client.curves import curves_of
+from cerebro_db.client.run import curves_of
 from cerebro_db.errors import InvalidArgument, MissingPackage
 from cerebro_db.training.folders import Folder
 from cerebro_db.watching import reading

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import math
 import numbers
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections import namedtuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import pandas
 
 _ALLOWED = "numbers, texts, True, False, None, lists, ranges, arrays and dictionaries of these"
 
@@ -68,3 +73,22 @@ def _key(key: Any, what: str) -> str:
     if isinstance(key, str | int) and not isinstance(key, bool):
         return repr(key)
     raise InvalidArgument(f"{what}: got the key {shown(key)}; allowed: texts and whole numbers")
+
+
+# Without pandas, whose types are not there either, a list of named tuples.
+Frame: TypeAlias = "pandas.DataFrame"
+
+
+def frame(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Frame:
+    """Rows with names of columns: a frame of pandas, or a list of named tuples where there is no pandas.
+
+    Args:
+        columns: names; those that Python cannot have become ``_1`` and so on in a named tuple.
+        rows: as many values each.
+    """
+    try:
+        import pandas
+    except ImportError:
+        kind = namedtuple("Row", [re.sub(r"\W", "_", one) for one in columns], rename=True)  # type: ignore[misc]
+        return [kind(*row) for row in rows]
+    return pandas.DataFrame.from_records([tuple(row) for row in rows], columns=list(columns))

@@ -137,7 +137,7 @@ class Categorical(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
 
     @property
     def meaning(self) -> object:
-        """What the features mean."""
+        """The meaning of the features: those of the kind, and the categories."""
         return (super().meaning, self.categories)
 
     # -- SQL ---------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class Categorical(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
         return replace(self, categories=tuple(one for one, _ in rows), statistics=statistics)
 
     def _check_coverage(self, survey: Survey, covered: int, known: int) -> None:
-        """Refuse a column most of whose values would have no category; tell of one where some have none."""
+        """Refuse a column most of whose values would have no category, and notify of one where some have none."""
         if covered < survey.min_coverage * known:
             raise self._uncovered(survey, covered, known)
         if covered < known:
@@ -277,7 +277,7 @@ class OneHot(Categorical, frozen=True, omit_defaults=False, eq=False):
 
     @property
     def width(self) -> int:
-        """One for each category, and the indicator of missing ones."""
+        """The number of categories, and one more if there is an indicator of missing values."""
         return len(self.categories) + self.has_missing
 
     def features(self, alias: str) -> list[str]:
@@ -303,7 +303,7 @@ class Integer(Categorical, frozen=True, omit_defaults=False, eq=False):
 
     @property
     def width(self) -> int:
-        """One."""
+        """The number of categories, and one more if there is an indicator of missing values."""
         return 1
 
     def features(self, alias: str) -> list[str]:

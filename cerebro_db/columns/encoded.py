@@ -28,7 +28,7 @@ MAX_FEATURES = 10_000
 
 
 class Described(Wire, frozen=True, omit_defaults=False, eq=False):
-    """What is recorded of features. Descriptions that make the same features are equal.
+    """Description of features; two that make the same features are equal.
 
     Attributes:
         beside: names of attributes that do not decide about features.
@@ -55,7 +55,7 @@ class Described(Wire, frozen=True, omit_defaults=False, eq=False):
         return tuple(getattr(self, one) for one in self.__struct_fields__ if one not in self.beside)
 
     def to_fields(self) -> dict[str, Any]:
-        """JSON fields from which the same can be made again."""
+        """The fields of the recorded JSON."""
         fields = plain(self)
         return {name: fields[name] for name in fields if name not in self.unrecorded}
 
@@ -225,7 +225,7 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
         return (self.name, self.method, self.has_missing)
 
     def to_fields(self) -> dict[str, Any]:
-        """JSON fields, with the name of the kind."""
+        """The fields of the recorded JSON."""
         return {"method": self.method, **super().to_fields()}
 
     def described(self, position: int) -> Iterator[dict[str, Any]]:

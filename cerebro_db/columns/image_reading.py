@@ -142,7 +142,7 @@ def _decoded(data: bytes, image: ImageEncoding, tick: Tick) -> NDArray[np.uint8]
 
 
 def _check_size(size: tuple[int, int], most: int) -> None:
-    """An image tells its size in its first bytes: a large one is refused before it takes memory."""
+    """Refuse a large image by the size in its first bytes, before it takes memory."""
     width, height = size
     if width * height > most:
         raise InvalidData(

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from cerebro_db.columns.encoded import Described
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.settings import DEFAULT_PIXELS
@@ -47,9 +49,9 @@ def ignores_errors(on_error: str | None) -> bool:
     return on_error == OnError.IGNORE
 
 
-def check_ignores(ignores: bool, image: ImageEncoding | None) -> None:
+def check_ignores(ignores: bool, are_images: bool) -> None:
     """Refuse to leave rows out where features are no images."""
-    if ignores and image is None:
+    if ignores and not are_images:
         raise InvalidArgument(
             "on_error: got 'ignore' for features that are no images; allowed: 'stop'"
         )
@@ -78,9 +80,13 @@ class ImageEncoding(Described, frozen=True, omit_defaults=False, eq=False):
         """The column that is read."""
         return [self.name]
 
+    def named(self, name: str) -> ImageEncoding:
+        """The encoding of a column of that name."""
+        return replace(self, name=name)
+
     @property
     def meaning(self) -> object:
-        """What the features mean."""
+        """The meaning of the features: format and shape."""
         return self
 
     # -- SQL ---------------------------------------------------------------------------------------
@@ -89,7 +95,7 @@ class ImageEncoding(Described, frozen=True, omit_defaults=False, eq=False):
         return f"COALESCE(cerebro._image_array({data}, {self._arguments}), ''::bytea)"
 
     def fault(self, data: str, divisor: str = "1.0") -> str:
-        """SQL of what is wrong with an image: ``null``, the words that tell it, or NULL.
+        """SQL of the fault of an image: ``null``, a message, or NULL.
 
         The divisor is part of it only because a statement has it for every kind of features.
         """

@@ -168,7 +168,7 @@ class Numeric(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
 
     @property
     def _unit(self) -> float:
-        """A power of two in which distances are told, so that squares neither overflow nor vanish."""
+        """Power of two as the unit of distances, so that squares neither overflow nor vanish."""
         exponent = math.frexp(self.spread)[1]
         return math.ldexp(1.0, exponent) if abs(exponent) > _PLAIN_EXPONENT else 1.0
 

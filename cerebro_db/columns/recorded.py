@@ -18,7 +18,7 @@ _VERSION = 1
 
 
 def recorded_text(encoding: Recorded) -> str:
-    """The JSON from which ``parse_recorded`` makes the same again."""
+    """The JSON of an encoding, which ``parse_recorded`` reads."""
     if isinstance(encoding, ImageEncoding):
         return json.dumps({"version": _VERSION, "image": encoding.to_fields()})
     fields = [column.to_fields() for column in encoding.columns]

@@ -37,6 +37,11 @@ class Column:
         return self.element_oid is not None
 
     @property
+    def cast(self) -> str:
+        """The type below all domains, as text of a statement with parameters."""
+        return self.base_type.replace("%", "%%")
+
+    @property
     def is_whole(self) -> bool:
         """True if the column holds whole numbers only; arrays of integers say so themselves."""
         is_by_type = self.type_oid in INTEGERS or _WHOLE.fullmatch(self.type) is not None
@@ -54,7 +59,7 @@ class Column:
 
     @property
     def values(self) -> Values | None:
-        """What the values are; None of types that nothing encodes."""
+        """The kind of values; None of types that nothing encodes."""
         if self.is_array:
             return None
         if self.type_oid in INTEGERS | FLOATS:
@@ -63,7 +68,7 @@ class Column:
 
 
 class Values(StrEnum):
-    """What values of a column are, as far as their encoding goes."""
+    """Kind of values in a column, as far as its encoding goes."""
 
     NUMBER = "number"
     BOOLEAN = "boolean"

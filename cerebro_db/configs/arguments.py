@@ -223,6 +223,23 @@ def validated_arguments(
     )
 
 
+def named_arguments(
+    given: Mapping[str, Any], table: Iterable[Argument], what: str
+) -> dict[str, Any]:
+    """Values by the names of arguments, which may be written in any case that tells them apart."""
+    names = [argument.name for argument in table]
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        alike = [name for name in names if name.lower() == key.lower()]
+        name = key if key in names or len(alike) != 1 else alike[0]
+        if name not in names:
+            raise unknown(what, "parameter", key, names)
+        if name in found:
+            raise InvalidArgument(f"{what}: got {name} twice; allowed: once")
+        found[name] = value
+    return found
+
+
 def with_defaults(table: tuple[Argument, ...], values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Returns every argument with its value or else its default."""
     return {argument.name: argument.default for argument in table} | dict(values)

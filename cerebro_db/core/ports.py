@@ -181,11 +181,11 @@ class NoDecider:
         return False
 
     def shortfall(self, state: RunState) -> str | None:
-        """None: it is no search."""
+        """No shortfall: it is no search."""
         return None
 
     def outlook(self) -> Outlook | None:
-        """None."""
+        """No outlook: it is no search."""
         return None
 
     def check(self, state: RunState, request: Request) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import field
 
 from cerebro_db.core.decisions import Decision
-from cerebro_db.core.spec import TRAINING, VALIDATION, Space
+from cerebro_db.core.spec import VALIDATION, Space
 from cerebro_db.wire import Wire, decode_stored, encode
 
 UNLIMITED = 2**63 - 1
@@ -108,7 +108,7 @@ class SearchSpec(Wire, frozen=True, omit_defaults=False):
     """Spec of a search, which is stored with its run.
 
     Attributes:
-        method: one of ``configs.grids.search_methods.METHODS``.
+        method: one of ``decide.search.methods.METHODS``.
         params: all of its parameters.
         objectives: one, or several for the Pareto set.
         seed: of what is drawn.
@@ -138,12 +138,6 @@ class SearchSpec(Wire, frozen=True, omit_defaults=False):
     shared_epochs: int = 1
     given: Mapping[str, str] = field(default_factory=dict)
     replays: tuple[Decision, ...] = ()
-
-    @property
-    def datasets(self) -> tuple[str, ...]:
-        """The data sets whose scores decide, in their usual order."""
-        wanted = {one.dataset for one in self.objectives}
-        return tuple(name for name in (TRAINING, VALIDATION) if name in wanted)
 
     def to_text(self) -> str:
         """JSON."""

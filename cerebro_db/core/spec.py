@@ -265,7 +265,3 @@ class RunSpec:
     def begins_epoch(self, hop: Hop) -> bool:
         """True if a hop begins with the state after the epoch before."""
         return self.base(hop) % self.hops_an_epoch == 0
-
-    def is_last_of_epoch(self, hop: Hop) -> bool:
-        """True if an epoch ends with a hop."""
-        return hop.position == self.hops_an_epoch - 1

@@ -7,6 +7,7 @@ which strategy it is.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -73,7 +74,7 @@ class Asynchrony:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run may use, from which a strategy makes its choices before the run begins.
+    """Resources of a run, from which its strategy makes choices before it begins.
 
     Attributes:
         cores: of the server.
@@ -133,7 +134,7 @@ class Strategy(ABC):
     # -- parameters ------------------------------------------------------------------------------
     @classmethod
     def parameters(cls) -> tuple[Argument, ...]:
-        """Its ``strategy_params``."""
+        """Arguments that ``strategy_params`` may have."""
         found = (one.metadata.get("argument") for one in fields(cls))
         return tuple(one for one in found if one is not None)
 
@@ -197,7 +198,7 @@ class Strategy(ABC):
     def default_workers(
         self, partitions: int, configurations: int, cores: int, *, is_spread: bool
     ) -> int:
-        """Workers where the caller does not tell: those that train most of the time.
+        """Workers that train most of the time, where the caller does not give a number.
 
         Args:
             partitions: of the training table.
@@ -256,11 +257,11 @@ class Strategy(ABC):
     def regrouped(
         self, spec: RunSpec, configurations: Sequence[Configuration], largest: int
     ) -> Strategy:
-        """The same before a run has begun, with groups of so many workers at most."""
+        """Strategy before its run has begun, with groups of so many workers at most."""
         return self
 
     def notice(self, partitions: int) -> str | None:
-        """What a caller is told at the beginning; None for those that make the hops of a hopper."""
+        """Description of the run for its caller; None where its hops are those of a hopper."""
         return None
 
     # -- decisions, from the state of a run alone ------------------------------------------------
@@ -294,3 +295,34 @@ class Strategy(ABC):
     def shares(self, batch_size: int, workers: int) -> Sequence[int]:
         """Rows of the batch of each worker of a round that is made together."""
         return [batch_size] * workers
+
+
+def rows_of_round(
+    rows: int, most: int, batch_size: int, number: int, rounds: int
+) -> tuple[int, int]:
+    """First row of a round in a pass over a partition, and the one after its last.
+
+    The batches of the largest partition are dealt to the rounds as evenly as can be; a smaller
+    partition has nothing left for the last ones.
+
+    Args:
+        rows: of the partition.
+        most: rows of the largest partition.
+        batch_size: of the configuration.
+        number: of the round, from 0.
+        rounds: of an epoch.
+    """
+    batches = math.ceil(most / batch_size)
+    first, last = number * batches // rounds, (number + 1) * batches // rounds
+    return min(first * batch_size, rows), min(last * batch_size, rows)
+
+
+def shares_of(batch_size: int, size: int) -> list[int]:
+    """Rows of a batch for each of those who share it, as even as can be.
+
+    Args:
+        batch_size: rows of the batch, at least one for each.
+        size: of the group.
+    """
+    least, more = divmod(batch_size, size)
+    return [least + (place < more) for place in range(size)]

@@ -118,7 +118,7 @@ def _work(state: RunState, track: Track) -> float:
 
 
 def next_alone(state: RunState, worker: WorkerView) -> Hop | None:
-    """One of the hops that are made one by one."""
+    """A hop that is made alone, since its statement failed with others."""
     if worker.only_hops:
         return None
     serves = state.spec.workers.serves

@@ -148,7 +148,7 @@ class Choices:
         self._made: dict[int, Choice | None] = {}
 
     def size(self, track: Track, epoch: int) -> int | None:
-        """Hops of an epoch of a configuration that are made together; None where nobody knows yet."""
+        """Size of the group of a configuration in an epoch; None where it is not known yet."""
         rule, one = self._rule, track.configuration
         if not any(gains(rule, one, size) for size in rule.possible):
             return 1
@@ -213,7 +213,7 @@ def _reason(state: RunState, hops: Sequence[Hop], rule: Rule) -> str:
 
 
 def _figures(speeds: Speeds, members: Iterable[Configuration]) -> str:
-    """Tells what the estimates of some configurations are made from."""
+    """Description of the figures that the estimates of some configurations are made from."""
     kinds = sorted({one.architecture.facts.has_convolution for one in members}, reverse=True)
     found = {kind: speeds.convolution if kind else speeds.other for kind in kinds}
     known = [

@@ -69,7 +69,7 @@ def epoch_of_cohort(state: RunState, cohort: int, epoch: int) -> tuple[Hop, ...]
 
 
 def epoch_of_configuration(state: RunState, mst_key: int, epoch: int) -> Sequence[Hop]:
-    """Of these, the hops of one configuration."""
+    """The hops of an epoch of one configuration, by the plan of its cohort."""
     cohort = state.tracks[mst_key].configuration.cohort
     return _by_key(_inputs(state, cohort, epoch))[mst_key]
 
@@ -78,7 +78,7 @@ _Inputs = tuple[tuple[tuple[int, float], ...], tuple[int, ...], int, int, int]
 
 
 def _inputs(state: RunState, cohort: int, epoch: int) -> _Inputs:
-    """All that the plan of a cohort's epoch follows from: costs, partitions, seed, epoch and cohort."""
+    """Inputs of the plan of a cohort's epoch: costs, partitions, seed, epoch and cohort."""
     keys = state.cohorts[cohort]
     costs = tuple((key, state.tracks[key].configuration.hop_seconds) for key in keys)
     return costs, state.spec.partitions[TRAINING], state.spec.seed, epoch, cohort
@@ -257,7 +257,7 @@ class _Schedule:
 
 
 class _LargeSchedule(_Schedule):
-    """The same schedule for very many configurations: a hop costs about the same with any number of them.
+    """Simulated list schedule for very many configurations: a hop costs about the same with any number of them.
 
     Each worker has a heap of the configurations that are free, in the order in which it chooses. What
     has made a hop since it came there is left out when it comes first.

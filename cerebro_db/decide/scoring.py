@@ -46,7 +46,7 @@ def next_scans(
 def _groups(
     state: RunState, now: float, awaited: Collection[int] | None, idle: bool
 ) -> Iterator[ScoringGroup]:
-    """Those that are being scanned, and those that are formed when someone takes a scan of them."""
+    """Groups that are being scanned, and those that are formed when a worker takes a scan of them."""
     yield from state.groups
     for epoch, pending in sorted(state.pending.items()):
         waits = state.spec.scans_wait

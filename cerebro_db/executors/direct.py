@@ -8,13 +8,11 @@ any more: so it is always known whether a hop was made.
 
 from __future__ import annotations
 
-import json
 import select
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from cerebro_db import errors
 from cerebro_db.core.spec import TRAINING, Hop
@@ -28,11 +26,14 @@ from cerebro_db.errors import (
     TooManyConnections,
     TrainerLost,
 )
-from cerebro_db.executors.sessions import WorkerSessions, Workplace, _Worker
+from cerebro_db.executors.direct_order import Order
+from cerebro_db.executors.sessions import WorkerSessions
+from cerebro_db.executors.workers import RunResources, Worker
+from cerebro_db.postgres.dialects.postgresql.training import HopOrder
 from cerebro_db.postgres.direct_board import DirectBoard, DirectRow, Given, anyone, revoke
-from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions import POLL_SECONDS, Session
 from cerebro_db.protocol import HandedBack, answer_of
+from cerebro_db.wire import encode
 
 # Between looks for workers that join, or that have gone; answers are told of.
 _LOOK_SECONDS = 0.5
@@ -42,7 +43,7 @@ _MOST_FAILURES = 3
 
 
 @dataclass
-class _DirectWorker(_Worker):
+class _DirectWorker(Worker):
     """A direct worker, and what is known of it.
 
     Attributes:
@@ -82,13 +83,13 @@ class DirectWorkers(WorkerSessions):
     machine with too little memory fails no configuration. One that fails again and again is sent away.
 
     Args:
-        place: what they work with.
+        resources: of the run.
         count: how many sessions; the numbers of direct workers begin with it.
         notify: is told of workers that come and go.
     """
 
-    def __init__(self, place: Workplace, count: int, notify: Callable[[str], None]) -> None:
-        super().__init__(place, count)
+    def __init__(self, resources: RunResources, count: int, notify: Callable[[str], None]) -> None:
+        super().__init__(resources, count)
         self._notify = notify
         self._direct: dict[int, _DirectWorker] = {}  # by number
         self._board: DirectBoard | None = None
@@ -120,8 +121,9 @@ class DirectWorkers(WorkerSessions):
         assert isinstance(task, Train)
         assert self._board is not None
         found.task, found.is_busy, found.is_cancelled = task, True, False
-        (order,) = self._orders(state, found, task.hops)
-        text = _text(self._place, order, state.tracks[order.mst_key].configuration)
+        (order,) = self._orders.hops(state, found, task.hops)
+        passes = state.tracks[order.mst_key].configuration.fit_params.epochs
+        text = encode(_order_of(self._resources, order, passes))
         found.given = self._board.give(found.worker_id, text)
 
     def poll(self) -> Iterator[Outcome]:
@@ -156,7 +158,7 @@ class DirectWorkers(WorkerSessions):
         if self._board is None or not self._direct:
             super()._wait(busy)
             return
-        if self._board.session.has_heard:
+        if self._board.session.has_notifications:
             return
         poller = select.poll()
         poller.register(self._board.session.fileno(), select.POLLIN)
@@ -180,14 +182,14 @@ class DirectWorkers(WorkerSessions):
 
     def _opened(self) -> DirectBoard | None:
         """A session for direct workers, as soon as one wants to join; None where there is none to be had."""
-        place = self._place
-        if not anyone(place.store.catalog.session, place.run_id):
+        resources = self._resources
+        if not anyone(resources.store.catalog.session, resources.run_id):
             return None
         try:
-            (session,) = place.pool.take(1)
+            (session,) = resources.pool.take(1)
         except TooManyConnections:  # they wait, and the run goes on without them
             return None
-        return DirectBoard(session, place.run_id, place.dialect.held_locks)
+        return DirectBoard(session, resources.run_id, resources.dialect.held_locks)
 
     def _looked(self, board: DirectBoard) -> Iterator[Outcome]:
         # In this order: whoever has gone can answer no more.
@@ -234,7 +236,7 @@ class DirectWorkers(WorkerSessions):
         self._direct[number] = _DirectWorker(
             number, board.session, worker_id=row.worker_id, backend=row.pid, host=row.host
         )
-        board.admit(row.worker_id, number, self._place.preparation)
+        board.admit(row.worker_id, number, self._resources.preparation)
 
     def _result_of(
         self, worker: _DirectWorker, row: DirectRow | None, answers: Mapping[int, str]
@@ -279,7 +281,7 @@ class DirectWorkers(WorkerSessions):
         with suppress(CerebroError):  # else the next driver does it
             session.reset()
             with session.undisturbed():
-                revoke(session, self._place.run_id)
+                revoke(session, self._resources.run_id)
                 session.run("UNLISTEN *")
         session.close()
         self._board, self._direct = None, {}
@@ -289,52 +291,46 @@ def _failure(error: CerebroError) -> Failure:
     return Failure(error.message, error.sqlstate, error.hint, error)
 
 
-def _text(place: Workplace, order: Any, configuration: Any) -> str:
-    """An order as JSON: values only, of which a worker makes statements of its own."""
-    packed, direct = place.tables[TRAINING], place.dialect.direct
-    rows = next(one.rows for one in packed.partitions if one.partition_key == order.partition_key)
-    return json.dumps(
-        {
-            "run_id": order.run_id,
-            "mst_key": order.mst_key,
-            "epoch": order.epoch,
-            "position": order.position,
-            "partition_key": order.partition_key,
-            "version": order.version,
-            "makes": order.makes,
-            "place": direct.place(packed, order.partition_key),
-            "goals": direct.goals(packed, order),
-            "task": order.task,
-            "salt": order.salt,
-            "passes": configuration.fit_params.epochs,
-            "weights_of": order.weights_of,
-            "source": order.source and order.source.name,
-            "target": order.target.name,
-            "packed": _name(packed.relation.name),
-            "oid": packed.relation.oid if packed.relation.kind == "r" else None,
-            "inputs": [one.name for one in packed.inputs],
-            "targets": [one.name for one in packed.targets],
-            "row_bytes": packed.row_bytes,
-            "rows": rows,
-        }
+def _order_of(resources: RunResources, order: HopOrder, passes: int) -> Order:
+    """An order of values only, of which a worker makes statements of its own."""
+    packed, direct = resources.tables[TRAINING], resources.dialect.direct
+    assert order.target is not None
+    return Order(
+        run_id=order.run_id,
+        mst_key=order.mst_key,
+        epoch=order.epoch,
+        position=order.position,
+        partition_key=order.partition_key,
+        version=order.version,
+        makes=order.makes,
+        place=direct.place(packed, order.partition_key),
+        goals=direct.goals(packed, order),
+        task=order.task,
+        salt=order.salt,
+        passes=passes,
+        weights_of=order.weights_of,
+        source=None if order.source is None else order.source.name,
+        target=order.target.name,
+        packed=packed.relation.name,
+        oid=packed.relation.oid if packed.relation.kind == "r" else None,
+        inputs=[one.name for one in packed.inputs],
+        targets=[one.name for one in packed.targets],
+        row_bytes=packed.row_bytes,
+        rows=next(p.rows for p in packed.partitions if p.partition_key == order.partition_key),
     )
 
 
-def _name(name: QualifiedName) -> dict[str, str]:
-    return {"schema": name.schema, "name": name.name}
-
-
 def make_executor(
-    place: Workplace, count: int, strategy: Strategy, notify: Callable[[str], None]
+    resources: RunResources, count: int, strategy: Strategy, notify: Callable[[str], None]
 ) -> WorkerSessions:
     """The workers of a run: sessions, and where its strategy allows that whoever joins it.
 
     Args:
-        place: what they work with.
+        resources: of the run.
         count: how many sessions.
         strategy: of the run.
         notify: is told of workers that come and go.
     """
     if strategy.takes_joining_workers:
-        return DirectWorkers(place, count, notify)
-    return WorkerSessions(place, count)
+        return DirectWorkers(resources, count, notify)
+    return WorkerSessions(resources, count)

@@ -1,10 +1,12 @@
-"""Orders of direct workers, as JSON that has values only."""
+"""Orders of direct workers: a driver writes them as JSON that has values only, and a worker reads them."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta
 
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.catalog import STATES_SCHEMA
@@ -13,17 +15,21 @@ from cerebro_db.postgres.dialects.postgresql.training import columns_of_names
 from cerebro_db.postgres.direct_session import DirectRun
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.training.fields import Fields
+from cerebro_db.wire import Wire, decode
 
 # Buffers are read so many bytes at a time; the trainer computes meanwhile.
 _BATCH_BYTES = 16 * 2**20
 
+_Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+_Names = Annotated[list[str], Meta(min_length=1)]
 
-@dataclass(frozen=True)
-class Order:
+
+class Order(Wire, frozen=True, kw_only=True):
     """A hop that a driver has ordered.
 
     Attributes:
-        hop: of the plan, by the names of its columns.
+        mst_key, epoch, position, partition_key: of the plan.
+        version: of the state before.
         makes: version of the state afterwards.
         place: of the partition and of the state before, as ``place`` of the server's statements tells it.
         goals: where the state is left.
@@ -31,31 +37,35 @@ class Order:
         salt: what places the buffers; None leaves them in the order of their ids.
         passes: over the partition.
         weights_of: model_id whose weights are the start.
-        source, target: tables of the state before and afterwards.
+        source, target: names of the tables of the state before and afterwards.
         packed: the packed table.
         oid: of it; None where its rows have none.
-        columns: of it, as ``columns_of`` tells them.
+        inputs, targets: names of its columns.
         row_bytes: of a decoded row.
         rows: of the partition.
     """
 
     run_id: int
-    hop: Mapping[str, int]
-    version: int
+    mst_key: _Number
+    epoch: _Number
+    position: _Number
+    partition_key: _Number
+    version: Annotated[int, Meta(ge=0)]
     makes: int
-    place: int | None
-    goals: list[Goal]
+    place: _Number | None
+    goals: Annotated[list[Goal], Meta(min_length=1)]
     task: str
     salt: str | None
-    passes: int
-    weights_of: int | None
-    source: QualifiedName | None
-    target: QualifiedName
+    passes: Annotated[int, Meta(ge=1)]
+    weights_of: _Number | None
+    source: str | None
+    target: str
     packed: QualifiedName
-    oid: int | None
-    columns: dict[str, str]
-    row_bytes: int
-    rows: int
+    oid: Annotated[int, Meta(ge=1, le=2**32 - 1)] | None
+    inputs: _Names
+    targets: _Names
+    row_bytes: Annotated[int, Meta(ge=1)]
+    rows: Annotated[int, Meta(ge=0)]
 
     @classmethod
     def parse(cls, text: str, run: DirectRun) -> Order:
@@ -64,35 +74,28 @@ class Order:
         Raises:
             InvalidArgument: it is none, or one of another run.
         """
-        told = Fields.parse(text, "order")
-        if told.integer("run_id") != run.run_id:
-            raise InvalidArgument(f"order: got one of run {told.integer('run_id')}")
-        names = ("mst_key", "epoch", "position", "partition_key")
-        source = told.raw("source")
-        return cls(
-            run_id=run.run_id,
-            hop={name: told.integer(name, 0, 2**31 - 1) for name in names},
-            version=told.integer("version", 0),
-            makes=told.integer("makes"),
-            place=_optional(told, "place"),
-            goals=_goals(told),
-            task=told.text("task"),
-            salt=None if told.raw("salt") is None else told.text("salt"),
-            passes=told.integer("passes", 1),
-            weights_of=_optional(told, "weights_of"),
-            source=None if source is None else _of_states(told.text("source"), run),
-            target=_of_states(told.text("target"), run),
-            packed=_named(told.object("packed")),
-            oid=None if told.raw("oid") is None else told.integer("oid", 1, 2**32 - 1),
-            columns=columns_of_names(_texts(told, "inputs"), _texts(told, "targets")),
-            row_bytes=told.integer("row_bytes", 1),
-            rows=told.integer("rows", 0),
-        )
+        order = decode(cls, text, "order")
+        if order.run_id != run.run_id:
+            raise InvalidArgument(f"order.run_id: got {order.run_id}; allowed: {run.run_id}")
+        for name in (order.source, order.target):
+            if name is not None and not name.startswith(f"{run.states}_"):
+                raise InvalidArgument("order: got a table that is none of the run's states")
+        return order
 
     @property
-    def partition_key(self) -> int:
-        """Of the partition to train on."""
-        return self.hop["partition_key"]
+    def source_table(self) -> QualifiedName | None:
+        """Table of the state before."""
+        return None if self.source is None else QualifiedName(STATES_SCHEMA, self.source)
+
+    @property
+    def target_table(self) -> QualifiedName:
+        """Table of the state afterwards."""
+        return QualifiedName(STATES_SCHEMA, self.target)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Columns of the packed table, as ``columns_of`` gives them."""
+        return columns_of_names(self.inputs, self.targets)
 
     def batches(self, cache_bytes: int) -> Iterator[tuple[int, list[int]]]:
         """The buffers in their order, some at a time: the pass, and buffer_ids.
@@ -123,39 +126,3 @@ class Order:
         return hashlib.md5(
             f"{self.salt}/{number}/{buffer_id}".encode(), usedforsecurity=False
         ).hexdigest()
-
-
-def _optional(told: Fields, name: str) -> int | None:
-    return None if told.raw(name) is None else told.integer(name, 0, 2**31 - 1)
-
-
-def _goals(told: Fields) -> list[Goal]:
-    """Goals of the state, checked."""
-    found = told.raw("goals")
-    numbers = (int, type(None))
-    if not (
-        isinstance(found, list)
-        and found
-        and all(isinstance(one, list) and len(one) == len(numbers) for one in found)
-        and all(isinstance(value, numbers) for one in found for value in one)
-    ):
-        raise InvalidArgument("order: got no places for the state")
-    return [(place, following) for place, following in found]
-
-
-def _of_states(name: str, run: DirectRun) -> QualifiedName:
-    """A table of states of the run, and no other."""
-    if run.states is None or not name.startswith(f"{run.states}_"):
-        raise InvalidArgument("order: got a table that is none of the run's states")
-    return QualifiedName(STATES_SCHEMA, name)
-
-
-def _named(told: Fields) -> QualifiedName:
-    return QualifiedName(told.text("schema"), told.text("name"))
-
-
-def _texts(told: Fields, name: str) -> list[str]:
-    found = told.raw(name)
-    if not (isinstance(found, list) and found and all(isinstance(one, str) for one in found)):
-        raise InvalidArgument(f"order: got no names of columns for {name}")
-    return found

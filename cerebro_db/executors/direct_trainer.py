@@ -81,7 +81,7 @@ class DirectTrainer:
     def prepare(
         self, text: str, threads: int, use_gpus: bool, functions: str, network: str
     ) -> dict[str, Any]:
-        """Have a trainer get ready; returns what it tells of itself.
+        """Prepare a trainer; returns its facts for the manifest.
 
         Args:
             text: JSON of its limits and settings.

@@ -51,7 +51,7 @@ _OF_THIS_MACHINE = {"trainer_cpus": "", "trainer_nice": "0", "idle_seconds": "10
 
 
 class Dropped(Exception):
-    """This worker leaves, and its hop with it."""
+    """The worker leaves and drops its hop."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class WorkerOptions:
 
 
 class DirectWorker:
-    """Joins a run and makes hops of it, until that ends, or nobody has any, or it is asked to leave.
+    """A direct worker: makes hops of a run until the run ends, has no hops for it, or the worker is asked to leave.
 
     Args:
         options: what it was started with.
@@ -107,7 +107,7 @@ class DirectWorker:
         self._reason = ""
 
     def ask_to_leave(self) -> None:
-        """Finish the hop under way, and leave; asked again, leave at once. Signal handlers may call it."""
+        """Leave after the hop under way, or at once when called again; signal handlers may call it."""
         now = time.monotonic()
         asked = self._leaves_at is not None
         self._leaves_at = now if asked else now + self._options.grace_seconds
@@ -211,7 +211,7 @@ class DirectWorker:
     def _prepare(
         self, session: DirectSession, run: DirectRun, standing: Standing, trainer: DirectTrainer
     ) -> int:
-        """Have the trainer get ready as the driver tells; returns the bytes that it may keep.
+        """Prepare the trainer with the settings of the run; returns the bytes that it may keep.
 
         Raises:
             WrongRunStatus: it would give other results.
@@ -297,21 +297,21 @@ class DirectWorker:
     ) -> None:
         report, chunks = trainer.train(self._rows(session, trainer, order, cache_bytes))
         size = sum(len(data) for _, data, _ in chunks)
-        state = session.sql.state_rows(order.hop["mst_key"], order.makes, order.goals, chunks)
+        state = session.sql.state_rows(order.mst_key, order.makes, order.goals, chunks)
         with suppress(TakenBack):  # the trainer is not at it any more
-            session.commit(given, report, order.target, state, size)
+            session.commit(given, report, order.target_table, state, size)
             self._hops += 1
 
     def _rows(
         self, session: DirectSession, trainer: DirectTrainer, order: Order, cache_bytes: int
     ) -> Iterator[Row]:
         """Rows for the trainer: the task, the state, the buffers that it does not have."""
-        mst_key, weights = order.hop["mst_key"], None
+        weights = None
         if order.weights_of is not None:
             weights = session.weights(order.run_id, order.weights_of)
         yield Row(BEGIN, task=order.task, weights=weights)
-        if order.source is not None:
-            for chunk in session.state(order.source, mst_key, order.version, order.place):
+        if (source := order.source_table) is not None:
+            for chunk in session.state(source, order.mst_key, order.version, order.place):
                 yield Row(STATE, state=chunk)
         if f"{TRAINING}/{order.partition_key}" in trainer.kept:
             return

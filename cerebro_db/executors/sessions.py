@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
-import secrets
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from cerebro_db.core.rounds import rows_of_round
 from cerebro_db.core.spec import TRAINING, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import (
@@ -39,174 +35,61 @@ from cerebro_db.core.tasks import (
     WriteEvents,
     round_record,
 )
-from cerebro_db.decide.plan import next_partitions
-from cerebro_db.errors import CerebroError, InvalidData, OutOfMemory, PeersApart, TrainerLost
-from cerebro_db.executors.served import ServedRounds
-from cerebro_db.executors.tasks import RoundPart, TaskWriter
-from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.errors import CerebroError, InvalidData, OutOfMemory, TrainerLost
+from cerebro_db.executors.hop_orders import OrderWriter
+from cerebro_db.executors.process_groups import ProcessGroup, ProcessGroups
+from cerebro_db.executors.workers import RunResources, Worker
 from cerebro_db.postgres.dialects.postgresql.training import (
-    AverageOrder,
-    HopOrder,
     RotationStatements,
-    ScanOrder,
     Statement,
-    StateTables,
     made,
 )
-from cerebro_db.postgres.packed import PackedTable, PartitionInfo, cause_of
+from cerebro_db.postgres.packed import PackedTable, cause_of
 from cerebro_db.postgres.sessions import (
     POLL_SECONDS,
     Session,
-    SessionPool,
     StatementFailed,
     wait_any,
 )
-from cerebro_db.postgres.states import StateStore, StateTable
 from cerebro_db.protocol import HopFailed, StateMade, StateReport, report_of
 
 # A worker that has not stopped then is left to itself.
 STOP_SECONDS = 1.0
-_MOST_TOLD = 3
-# Looks whether trainers of several hosts reach each other, and what one of them may end with.
-_LOOKS = 2
-_PASSING = (TrainerLost.sqlstate, PeersApart.sqlstate)
 WRITE_EVENTS = "SELECT cerebro._write_events(%s)"
 _PREPARE_PROCESS = "cerebro._prepare_process(cerebro._with_functions(%s))"
 
 
-@dataclass(frozen=True)
-class Workplace:
-    """Everything that the sessions of a run work with.
-
-    Attributes:
-        run_id: of the catalog.
-        states: the names of its tables of states.
-        tables: the packed table of each data set.
-        tasks: writes what workers are told.
-        pool: of sessions.
-        store: where the states are.
-        threads: of each trainer.
-        use_gpus: whether trainers compute on GPUs.
-        guard_key: of the advisory lock that workers share while they work for the run.
-        cache_bytes: of decoded partitions that each worker may keep.
-        preparation: JSON of what makes a process of a worker's session ready.
-        hosts: of each partition, where trainers of several exchange gradients; else nothing.
-        rounds: those that are recorded, where one trainer of a round holds the weights.
-        moves_rows: whether a worker computes in one place, and the rows of other partitions are moved there.
-    """
-
-    run_id: int
-    states: StateTables
-    tables: Mapping[str, PackedTable]
-    tasks: TaskWriter
-    pool: SessionPool
-    store: StateStore
-    dialect: PostgreSQL
-    threads: int
-    use_gpus: bool
-    guard_key: int
-    cache_bytes: int
-    preparation: str
-    hosts: Mapping[int, str] = field(default_factory=dict)
-    rounds: ServedRounds = field(default_factory=ServedRounds)
-    moves_rows: bool = False
-
-
-@dataclass
-class _Worker:
-    """One worker session and what is known of it.
-
-    Attributes:
-        number: from 0.
-        kept: data set and key of the partitions that it has decoded in memory.
-        free_since: when it last had nothing to do.
-        is_busy: whether it does its task, or gets ready where there is none.
-        unprepared: whether its trainer has ended, or has been asked to.
-        partition_keys: of partitions that are its own; empty where any worker may have any.
-        home: the one beside whose rows its trainer is, where those of the others are moved there.
-        tables: of states, that the statement under way uses.
-        target: the one of them that it writes to.
-        orders: of the hops that it makes, by mst_key.
-        average: what it averages.
-        address: where trainers of other hosts find its trainer.
-        is_trying: whether it looks if they can be reached.
-        sent: when they were sent.
-    """
-
-    number: int
-    session: Session
-    kept: set[tuple[str, int]] = field(default_factory=set)
-    free_since: float = field(default_factory=time.monotonic)
-    task: Task | None = None
-    is_busy: bool = False
-    unprepared: bool = False
-    partition_keys: Sequence[int] = ()
-    home: PartitionInfo | None = None
-    tables: list[StateTable] = field(default_factory=list)
-    target: StateTable | None = None
-    orders: Mapping[int, HopOrder] = field(default_factory=dict)
-    average: AverageOrder | None = None
-    address: Mapping[str, Any] | None = None
-    is_trying: bool = False
-    sent: float = 0.0
-
-    @property
-    def pid(self) -> int:
-        """Process of the server that works for it."""
-        return self.session.pid
-
-
-@dataclass
-class _Meeting:
-    """Meeting point of the trainers of a round, and whose they are.
-
-    Attributes:
-        waited: seconds that the workers that have joined had nothing to do, by rank.
-        recorded: number of the round in its epoch, where its course is to be recorded.
-    """
-
-    name: str = field(default_factory=lambda: f"cerebro-{secrets.token_hex(16)}")
-    secret: str = field(default_factory=lambda: secrets.token_hex(32))
-    waited: dict[int, float] = field(default_factory=dict)
-    recorded: int | None = None
-
-
 class WorkerSessions:
-    """The workers of one run.
+    """Executor whose workers are sessions of the server, each with a trainer beside it.
 
     Args:
-        place: what they work with.
+        resources: of the run.
         count: how many.
     """
 
-    def __init__(self, place: Workplace, count: int) -> None:
-        self._place, self._sql, self._count = place, place.dialect.training, count
-        self._workers: list[_Worker] = []
+    def __init__(self, resources: RunResources, count: int) -> None:
+        self._resources, self._sql, self._count = resources, resources.dialect.training, count
+        self._workers: list[Worker] = []
+        self._orders = OrderWriter(resources)
+        self._groups = ProcessGroups(resources, self._workers, self._orders)
         self._ticked = 0.0
         # When each partition's process had its part of the last step done.
         self._free_since: dict[int, float] = {}
-        # Of the rounds under way whose hops are made together, by configuration.
-        self._meetings: dict[int, _Meeting] = {}
-        # Whether trainers of several hosts reach each other: looks so far, and what the last one has told,
-        # by the place that cannot be reached.
-        self._looks, self._is_reached = 0, False
-        self._apart: list[tuple[int, str]] = []
 
     # -- the port ----------------------------------------------------------------
     def start(self) -> None:
         """Take sessions, and have them get ready."""
-        place, count = self._place, self._count
-        sessions = place.pool.take(count)
-        self._workers = [_Worker(number, session) for number, session in enumerate(sessions)]
+        sessions = self._resources.pool.take(self._count)
+        self._workers += [Worker(number, session) for number, session in enumerate(sessions)]
         for worker in self._workers:
             if self._sql.binds_workers:
                 self._bind(worker)
             self._prepare(worker)
 
-    def _bind(self, worker: _Worker) -> None:
+    def _bind(self, worker: Worker) -> None:
         """Give a worker its partitions; where rows move to it, its home, and the partition there."""
         partitions = self._packed.partitions
-        if self._place.moves_rows:
+        if self._resources.moves_rows:
             worker.home = partitions[worker.number % len(partitions)]
             worker.partition_keys = [worker.home.partition_key]
         else:
@@ -218,7 +101,7 @@ class WorkerSessions:
         for worker in self._workers:
             if not worker.is_busy and worker.unprepared:
                 self._renew(worker)
-        if self._place.hosts and self._waits_for_peers():
+        if self._resources.hosts and self._groups.are_waited_for():
             return []
         return [WorkerView(one.number, one.kept) for one in self._workers if not one.is_busy]
 
@@ -239,13 +122,13 @@ class WorkerSessions:
         self._wait([worker.session for worker in busy])
         now = time.monotonic()
         if now - self._ticked >= POLL_SECONDS:
-            self._place.pool.tick()
+            self._resources.pool.tick()
             self._ticked = now
         for worker in busy:
             task, is_trying = worker.task, worker.is_trying
             result = self._advanced(worker)
             if is_trying:
-                result = self._seen(result)
+                result = self._groups.reached(result)
             if result is not None:
                 yield Outcome(worker.number, task, result)
 
@@ -260,25 +143,25 @@ class WorkerSessions:
         found.unprepared = True
 
     # -- statements ----------------------------------------------------------------
-    def _statement(self, state: RunState, worker: _Worker, task: Task) -> Statement:
+    def _statement(self, state: RunState, worker: Worker, task: Task) -> Statement:
         match task:
             case Train(hops):
-                orders = self._orders(state, worker, hops)
+                orders = self._orders.hops(state, worker, hops)
                 return self._sql.hops(self._packed, orders)
             case Step(hops):
-                orders = self._orders(state, worker, hops)
+                orders = self._orders.hops(state, worker, hops)
                 return self._rotation.step(self._packed, orders)
             case Participate():
-                return self._share(state, worker, task)
+                return self._participate(state, worker, task)
             case Average():
-                return self._sql.average(self._packed, self._average_order(state, worker, task))
+                return self._sql.average(self._packed, self._orders.average(state, worker, task))
             case Score(scans):
                 return self._scoring(state, worker, scans, together=task.together)
             case _:
                 return self._once(state, worker, task)
 
     def _once(
-        self, state: RunState, worker: _Worker, task: Combine | TryScoring | WriteEvents
+        self, state: RunState, worker: Worker, task: Combine | TryScoring | WriteEvents
     ) -> Statement:
         """The statement of a task that one process does, whatever partitions it has."""
         match task:
@@ -288,320 +171,106 @@ class WorkerSessions:
                     for key, track in state.tracks.items()
                     if not track.ended
                 }
-                text = self._place.tasks.combination(group, dataset, scored)
+                text = self._resources.tasks.combination(group, dataset, scored)
                 return self._call_once(worker, "cerebro._combine_measures(%s)", text)
             case TryScoring(mst_keys):
-                text = self._place.tasks.trial(state.tracks[key].configuration for key in mst_keys)
+                text = self._resources.tasks.trial(
+                    state.tracks[key].configuration for key in mst_keys
+                )
                 return self._call_once(worker, "cerebro._try_scores(%s)", text)
             case WriteEvents(text):
                 return WRITE_EVENTS, [text]
 
     @property
     def _packed(self) -> PackedTable:
-        return self._place.tables[TRAINING]
+        return self._resources.tables[TRAINING]
 
     @property
     def _rotation(self) -> RotationStatements:
-        found = self._place.dialect.rotation
+        found = self._resources.dialect.rotation
         assert found is not None
         return found
 
-    def _orders(self, state: RunState, worker: _Worker, hops: Sequence[Hop]) -> list[HopOrder]:
-        """Orders of hops, by ascending mst_key; the tables that they use are the worker's."""
-        store, spec = self._place.store, state.spec
-        sources = {hop: store.of((hop.mst_key, spec.base(hop))) for hop in hops}
-        # One statement writes one table: where one of the states must last, all of them do.
-        target = store.target(*map(spec.left, hops))
-        worker.target, worker.tables = target, store.use([*sources.values(), target])
-        orders = [
-            self._order(state, worker, hop, sources[hop], target, self._part(state, hop))
-            for hop in sorted(hops, key=lambda hop: hop.mst_key)
-        ]
-        return self._taken(worker, orders)
-
-    @staticmethod
-    def _taken(worker: _Worker, orders: list[HopOrder]) -> list[HopOrder]:
-        """Remember the orders of a worker, which begins with them now."""
-        worker.orders = {order.mst_key: order for order in orders}
-        worker.sent = time.monotonic()
-        return orders
-
-    def _order(
-        self,
-        state: RunState,
-        worker: _Worker,
-        hop: Hop,
-        source: StateTable | None,
-        target: StateTable | None,
-        part: RoundPart | None,
-    ) -> HopOrder:
-        place, track = self._place, state.tracks[hop.mst_key]
-        one, version = track.configuration, state.spec.base(hop)
-        starts_from_weights = version == 0 and one.architecture.has_weights
-        rate = track.verdict.learning_rate
-        following = next_partitions(state, hop)
-        return HopOrder(
-            source=source.name if source else None,
-            target=target.name if target else None,
-            run_id=place.run_id,
-            mst_key=hop.mst_key,
-            epoch=hop.epoch,
-            position=hop.position,
-            partition_key=hop.partition_key,
-            version=version,
-            makes=state.spec.left(hop),
-            next_partition_key=following[0] if following else None,
-            others=following[1:],
-            task=place.tasks.hop(
-                one,
-                hop,
-                (self._number(worker, hop), worker.pid),
-                is_first=version == 0,
-                begins_epoch=state.spec.begins_epoch(hop),
-                learning_rate=rate,
-                part=part,
-            ),
-            salt=place.tasks.salt(hop) if one.fit_params.shuffle else None,
-            passes=1 if self._fits(hop.partition_key) else one.fit_params.epochs,
-            reads=(TRAINING, hop.partition_key) not in worker.kept,
-            weights_of=one.architecture.model_id if starts_from_weights else None,
-            preparation=place.preparation,
-            home=worker.home,
-        )
-
-    def _part(self, state: RunState, hop: Hop) -> RoundPart | None:
-        """The part of a hop in a round of several; None where hops follow each other."""
-        size = state.spec.round_size(hop)
-        if size == 1 and not state.spec.is_joined(hop):
-            return None
-        place = hop.position % size
-        return RoundPart(place, self._rows_of(state, hop), state.spec.strategy.resets)
-
-    def _share(self, state: RunState, worker: _Worker, task: Participate) -> Statement:
-        """The statement of a share of a round; of the last one that joins, which leaves the state."""
-        store, spec, hop = self._place.store, state.spec, task.own
+    def _participate(self, state: RunState, worker: Worker, task: Participate) -> Statement:
+        """The statement of a participant of a round; that of the root, the last one, leaves the state."""
+        store, spec, hop = self._resources.store, state.spec, task.own
         if not state.tracks[hop.mst_key].begun:
-            self._meetings[hop.mst_key] = _Meeting()
-        meeting = self._meetings[hop.mst_key]
+            self._groups.under_way[hop.mst_key] = ProcessGroup()
+        group = self._groups.under_way[hop.mst_key]
         source = store.of((hop.mst_key, spec.base(hop)))
         worker.target = store.target(spec.left(hop)) if task.is_root else None
         worker.tables = store.use([source, worker.target])
-        part = self._part(state, hop)
+        part = self._orders.part(state, hop)
         assert part is not None
-        part = replace(part, group=self._group(state, task, meeting))
-        order = self._order(state, worker, hop, source, worker.target, part)
-        self._taken(worker, [order])
-        meeting.waited[task.rank] = worker.sent - worker.free_since
+        part = replace(part, group=self._groups.description(state, task, group))
+        order = self._orders.hop(state, worker, hop, source, worker.target, part)
+        self._orders.taken(worker, [order])
+        group.waited[task.rank] = worker.sent - worker.free_since
         if not task.is_root:
             return self._sql.share(self._packed, order)
-        if spec.strategy.has_weight_server and not self._place.rounds.is_recorded(spec, hop):
-            meeting.recorded = spec.round_of(hop)
+        if spec.strategy.has_weight_server and not self._resources.rounds.is_recorded(spec, hop):
+            group.recorded = spec.round_of(hop)
         return self._sql.hop(self._packed, order)
 
-    def _waits_for_peers(self) -> bool:
-        """True if nobody can begin a round yet, as not all trainers are where the others are told."""
-        if any(worker.is_busy and worker.task is None for worker in self._workers):
-            return True
-        if self._is_reached:
-            return False
-        self._try_peers()
-        return True
-
-    def _try_peers(self) -> None:
-        """Have all trainers look whether they can reach each other, before any hop."""
-        self._looks, self._apart = self._looks + 1, []
-        meeting = _Meeting()
-        keys = sorted(self._place.hosts)
-        for place, key in enumerate(keys):
-            worker = self._worker_of(key)
-            told = self._told_of(meeting, keys) | {"rank": place, "is_root": False, "bits": 32}
-            worker.is_busy = worker.is_trying = True
-            sql = self._call(worker, "cerebro._try_peers(%s)", [json.dumps(told)])
-            worker.session.send(*sql)
-
-    def _seen(self, result: Result | None) -> Result | None:
-        """Take note of what a trainer has seen; when all have looked and not all is well they do so once more.
-
-        A trainer that was lost or late meanwhile is another one then.
-
-        Raises:
-            PeersApart: from where to where there is no way.
-        """
-        if isinstance(result, Failure):
-            if result.sqlstate not in _PASSING:
-                return result
-            self._apart.append((-1, result.message))
-        if any(worker.is_trying for worker in self._workers):
-            return None
-        if not self._apart:
-            self._is_reached = True
-        elif self._looks < _LOOKS:
-            for worker in self._workers:
-                worker.unprepared = True
-        else:
-            raise _apart(self._apart)
-        return None
-
-    def _told_of(self, meeting: _Meeting, keys: Sequence[int]) -> dict[str, Any]:
-        """Description of a meeting of the trainers of some partitions, in the order of their places."""
-        told = {"name": meeting.name, "secret": meeting.secret, "size": len(keys)}
-        if len({self._place.hosts.get(key) for key in keys}) == 1:
-            return told
-        return told | {"addresses": [self._worker_of(key).address for key in keys]}
-
-    def _worker_of(self, partition_key: int) -> _Worker:
-        return next(one for one in self._workers if partition_key in one.partition_keys)
-
-    def _group(self, state: RunState, task: Participate, meeting: _Meeting) -> dict[str, Any]:
-        """Description of the others for a trainer of a group."""
-        size = state.tracks[task.own.mst_key].configuration.fit_params.batch_size
-        shares = state.spec.strategy.shares(size, len(task.hops))
-        steps = [
-            math.ceil((stop - start) / share)
-            for share, (start, stop) in zip(
-                shares, (self._rows_of(state, hop) for hop in task.hops), strict=True
-            )
-        ]
-        return {
-            **self._told_of(meeting, [hop.partition_key for hop in task.hops]),
-            "is_root": task.is_root,
-            "steps": max(steps),
-            "batch_size": shares[task.rank],
-            "bits": state.spec.strategy.bits,
-            "is_pipelined": state.spec.strategy.is_pipelined(task.own.epoch),
-            **self._served(state, task, steps),
-        }
-
-    def _served(self, state: RunState, task: Participate, steps: Sequence[int]) -> dict[str, Any]:
-        """Parameters of a round for its trainers, where one of them holds the weights."""
-        spec, configuration = state.spec, state.tracks[task.own.mst_key].configuration
-        if not spec.strategy.has_weight_server:
-            return {}
-        passes, rounds = configuration.fit_params.epochs, self._place.rounds
-        told = rounds.told(spec, configuration, task.own)
-        return {"served": {"steps": list(steps), "passes": passes, **told}}
-
-    def _rows_of(self, state: RunState, hop: Hop) -> tuple[int, int]:
-        """Rows of a pass over its partition that a hop of a round trains on."""
-        rows = {one.partition_key: one.rows for one in self._packed.partitions}
-        size = state.tracks[hop.mst_key].configuration.fit_params.batch_size
-        number, most = state.spec.round_of(hop), max(rows.values())
-        return rows_of_round(
-            rows[hop.partition_key], most, size, number, state.spec.strategy.rounds
-        )
-
-    def _average_order(self, state: RunState, worker: _Worker, task: Average) -> AverageOrder:
-        """The order of an average; the tables that it uses are the worker's."""
-        store, spec = self._place.store, state.spec
-        epoch, position = divmod(task.version, spec.hops_an_epoch)
-        keys = sorted(spec.partitions[TRAINING])
-        hops = [
-            Hop(task.mst_key, epoch + 1, position + place, key) for place, key in enumerate(keys)
-        ]
-        parts, makes = [(task.mst_key, spec.left(hop)) for hop in hops], task.version + len(hops)
-        worker.target, track = store.target(makes), state.tracks[task.mst_key]
-        sources = store.use_of(parts)
-        worker.tables = sources + store.use([worker.target])
-        ranges = [self._rows_of(state, hop) for hop in hops]
-        worker.average = AverageOrder(
-            states=[table.name for table in sources],
-            target=worker.target.name,
-            mst_key=task.mst_key,
-            versions=[version for _, version in parts],
-            weights=[float(stop - start) for start, stop in ranges],
-            makes=makes,
-            partition_key=worker.partition_keys[0] if worker.partition_keys else keys[0],
-            following=[] if makes == track.budget * spec.hops_an_epoch else keys,
-        )
-        return worker.average
-
-    def _number(self, worker: _Worker, hop: Hop) -> int:
-        """Number that a hop is recorded with; where one session trains everywhere, that of the partition."""
-        if not isinstance(worker.task, Step):
-            return worker.number
-        keys = [partition.partition_key for partition in self._packed.partitions]
-        return keys.index(hop.partition_key)
-
-    def _fits(self, partition_key: int) -> bool:
-        """True if a worker can hold a partition; the same rule as the worker's."""
-        rows = next(p.rows for p in self._packed.partitions if p.partition_key == partition_key)
-        return rows * self._packed.row_bytes <= self._place.cache_bytes
-
     def _scoring(
-        self, state: RunState, worker: _Worker, scans: Sequence[Scan], *, together: bool
+        self, state: RunState, worker: Worker, scans: Sequence[Scan], *, together: bool
     ) -> Statement:
-        orders = [self._scan_order(state, worker, scan) for scan in scans]
-        packed = self._place.tables[scans[0].dataset]
+        orders = [self._orders.scan(state, worker, scan) for scan in scans]
+        packed = self._resources.tables[scans[0].dataset]
         if together:
             return self._rotation.sweep(packed, orders)
         (order,) = orders
         return self._sql.scan(packed, order)
 
-    def _scan_order(self, state: RunState, worker: _Worker, scan: Scan) -> ScanOrder:
-        """The order of a scan; the tables that it reads are the worker's until it has ended."""
-        place, store, group = self._place, self._place.store, scan.group
-        tracks = [state.tracks[key] for key in group.mst_keys]
-        found = [track.configuration for track in tracks if not track.ended]
-        version = group.epoch * state.spec.hops_an_epoch
-        store.give_back(worker.tables)
-        worker.tables = store.use_of([(one.mst_key, version) for one in found])
-        return ScanOrder(
-            states=[table.name for table in worker.tables],
-            partition_key=scan.partition_key,
-            task=place.tasks.scan(scan.dataset, scan.partition_key),
-            mst_keys=[one.mst_key for one in found],
-            versions=[version] * len(found),
-            tasks=[place.tasks.score(one) for one in found],
-            reads=(scan.dataset, scan.partition_key) not in worker.kept,
-            preparation=place.preparation,
-            home=worker.home,
-        )
-
-    def _call(self, worker: _Worker, function: str, parameters: Sequence[Any] = ()) -> Statement:
+    def _call(self, worker: Worker, function: str, parameters: Sequence[Any] = ()) -> Statement:
         """Call a function wherever a worker trains."""
         return self._sql.call(self._packed, worker.partition_keys, function, parameters)
 
-    def _call_once(self, worker: _Worker, function: str, task: str) -> Statement:
+    def _call_once(self, worker: Worker, function: str, task: str) -> Statement:
         """Have a function do a task where a worker trains, in one process."""
         parameters = [task]
         if worker.partition_keys:  # a statement that failed may have taken the process with it
             function = f"CASE WHEN {_PREPARE_PROCESS} IS NOT NULL THEN {function} END"
-            parameters = [self._place.preparation, task]
+            parameters = [self._resources.preparation, task]
         return self._sql.call(self._packed, worker.partition_keys[:1], function, parameters)
 
     # -- results ---------------------------------------------------------------------
-    def _advanced(self, worker: _Worker) -> Result | None:
+    def _advanced(self, worker: Worker) -> Result | None:
         """Result of a statement, None while it is under way."""
         try:
             if not worker.session.advance():
                 return None
-            result = self._result(worker, worker.session.rows())
-        except (StatementFailed, InvalidData) as error:
+        except StatementFailed as error:
             self._undone(worker)
             worker.kept = set()  # a statement that failed may have driven partitions out of memory
             worker.unprepared = worker.unprepared or self._is_without_trainer(worker, error)
             # Its process on the segment may be another one by now, and its trainer elsewhere.
-            worker.unprepared = worker.unprepared or bool(self._place.hosts)
+            worker.unprepared = worker.unprepared or bool(self._resources.hosts)
             cause = self._cause(worker.task, error)
-            result = Failure(cause.message, cause.sqlstate, cause.hint, cause)
+            result: Result | None = Failure(cause.message, cause.sqlstate, cause.hint, cause)
+        else:
+            try:
+                result = self._result(worker, worker.session.rows())
+            except InvalidData as error:
+                raise self._cause(worker.task, error) from None
         self._release(worker)
         return result
 
     def _cause(self, task: Task | None, error: CerebroError) -> CerebroError:
-        """What a statement has failed for, where that is a table that has lost its name."""
+        """The error of a statement, or of the packed table that has lost its name."""
         if not isinstance(task, Train | Step | Participate | Score):
             return error
         datasets = {scan.dataset for scan in task.scans} if isinstance(task, Score) else {TRAINING}
-        relations = [self._place.tables[name].relation for name in sorted(datasets)]
-        return cause_of(error, self._place.store.catalog.session, relations)
+        relations = [self._resources.tables[name].relation for name in sorted(datasets)]
+        return cause_of(error, self._resources.store.catalog.session, relations)
 
     @staticmethod
-    def _is_without_trainer(worker: _Worker, error: CerebroError) -> bool:
+    def _is_without_trainer(worker: Worker, error: CerebroError) -> bool:
         """True if a worker has lost its trainer by what it did; on segments each statement makes one ready."""
         ended = error.sqlstate == OutOfMemory.sqlstate and not worker.partition_keys
         return ended or error.sqlstate == TrainerLost.sqlstate
 
-    def _result(self, worker: _Worker, rows: list[tuple[Any, ...]]) -> Result | None:
+    def _result(self, worker: Worker, rows: list[tuple[Any, ...]]) -> Result | None:
         match worker.task:
             case None:
                 return self._ready(worker, [json.loads(text) for (text,) in rows])
@@ -621,29 +290,29 @@ class WorkerSessions:
                 return Answered(None)
         return Answered(json.loads(rows[0][0]))
 
-    def _ready(self, worker: _Worker, told: list[Any]) -> Ready | None:
+    def _ready(self, worker: Worker, answers: list[Any]) -> Ready | None:
         """A worker is ready, or has looked whether it can reach the others."""
         if worker.is_trying:
-            self._apart += [(place, reason) for reasons in told for place, reason in reasons]
+            self._groups.complain(answers)
             return None
-        for manifest in told:
+        for manifest in answers:
             worker.address = manifest.pop("address", None)
-        return Ready(told)
+        return Ready(answers)
 
-    def _undone(self, worker: _Worker) -> None:
+    def _undone(self, worker: Worker) -> None:
         """The statement of a worker has left nothing."""
         if worker.target is not None:
             for _ in range(len(worker.orders) + (worker.average is not None)):
-                self._place.store.failed(worker.target)
+                self._resources.store.failed(worker.target)
 
-    def _release(self, worker: _Worker) -> None:
-        self._place.store.give_back(worker.tables)
+    def _release(self, worker: Worker) -> None:
+        self._resources.store.give_back(worker.tables)
         worker.tables, worker.target, worker.orders, worker.average = [], None, {}, None
         worker.task, worker.is_busy, worker.is_trying = None, False, False
         worker.free_since = time.monotonic()
 
     def _trained(
-        self, worker: _Worker, hops: Sequence[Hop], found: Mapping[int, StateMade | HopFailed]
+        self, worker: Worker, hops: Sequence[Hop], found: Mapping[int, StateMade | HopFailed]
     ) -> Trained:
         """Hops that were made one after another, by mst_key in their order."""
         states = {hop: _state(found, hop) for hop in sorted(hops, key=lambda hop: hop.mst_key)}
@@ -653,16 +322,14 @@ class WorkerSessions:
         share = max(left, 0.0) / len(hops)
         results, sent, waited = [], worker.sent, worker.sent - worker.free_since
         for hop, state in states.items():
-            worker.kept = set(map(_partition, state.report.kept))
+            worker.keep(state.report.kept)
             # When the row of a state came, others had trained.
             one = msgspec.structs.replace(state, written=share) if len(hops) > 1 else state
             results.append(self._left(worker, hop, one, waited, sent, own[hop] + share))
             sent, waited = sent + own[hop] + share, 0.0
         return Trained(tuple(results))
 
-    def _stepped(
-        self, worker: _Worker, hops: Sequence[Hop], rows: list[tuple[Any, ...]]
-    ) -> Trained:
+    def _stepped(self, worker: Worker, hops: Sequence[Hop], rows: list[tuple[Any, ...]]) -> Trained:
         """Hops that were made side by side, some of which may have failed by themselves."""
         ended, found = time.monotonic(), made(rows)
         # A hop ends when its own training does; the rest of the step is the same for all of them.
@@ -674,19 +341,19 @@ class WorkerSessions:
             since = self._free_since.get(hop.partition_key, worker.free_since)
             self._free_since[hop.partition_key] = ended - waits
             if isinstance(state, StateMade):
-                _keep(worker, hop.partition_key, state.report.kept)
+                worker.keep_of(hop.partition_key, state.report.kept)
                 waited, seconds = worker.sent - since, ended - worker.sent - waits
                 results.append(self._left(worker, hop, state, waited, worker.sent, seconds))
             else:
-                _keep(worker, hop.partition_key, ())
+                worker.keep_of(hop.partition_key, ())
                 assert worker.target is not None
-                self._place.store.failed(worker.target)
+                self._resources.store.failed(worker.target)
                 failed.append((hop, Failure(state.message, state.sqlstate, state.hint)))
         return Trained(tuple(results), tuple(failed))
 
     def _left(
         self,
-        worker: _Worker,
+        worker: Worker,
         hop: Hop,
         state: StateMade,
         waited: float,
@@ -696,85 +363,91 @@ class WorkerSessions:
         """Take note of the state that a hop left; its record."""
         assert worker.target is not None
         makes = worker.orders[hop.mst_key].makes
-        self._place.store.wrote(worker.target, (hop.mst_key, makes), state.size)
+        self._resources.store.wrote(worker.target, (hop.mst_key, makes), state.size)
         (report,) = state.report.hops
         return HopResult(hop, report, waited, sent, seconds, state.written)
 
-    def _shared(self, worker: _Worker, task: Participate, rows: list[tuple[Any, ...]]) -> Trained:
+    def _shared(self, worker: Worker, task: Participate, rows: list[tuple[Any, ...]]) -> Trained:
         """Hops that were made together, from the worker that has led them; of others none."""
         if not task.is_root:
             own = report_of(rows[0][0])
-            worker.kept = set(map(_partition, own.kept)) if isinstance(own, StateReport) else set()
+            worker.keep(own.kept if isinstance(own, StateReport) else ())
             return Trained(())
         assert worker.target is not None
         (order,) = worker.orders.values()
-        meeting, state = self._meetings.pop(order.mst_key), _state(made(rows), task.own)
+        group, state = self._groups.under_way.pop(order.mst_key), _state(made(rows), task.own)
         report, course = state.report, state.report.round
-        worker.kept = set(map(_partition, report.kept))
-        self._place.store.wrote(worker.target, (order.mst_key, order.makes), state.size)
+        worker.keep(report.kept)
+        self._resources.store.wrote(worker.target, (order.mst_key, order.makes), state.size)
         seconds = time.monotonic() - worker.sent
         results = [
-            HopResult(hop, one, meeting.waited[rank], worker.sent, seconds, state.written)
+            HopResult(hop, one, group.waited[rank], worker.sent, seconds, state.written)
             for rank, (hop, one) in enumerate(zip(task.hops, report.hops, strict=True))
         ]
-        if course is None or meeting.recorded is None:
+        if course is None or group.recorded is None:
             return Trained(tuple(results))
-        self._place.rounds.note(order.mst_key, course.groups, course.momentum)
-        record = round_record(order.mst_key, order.epoch, meeting.recorded, course)
+        self._resources.rounds.note(order.mst_key, course.groups, course.momentum)
+        record = round_record(order.mst_key, order.epoch, group.recorded, course)
         return Trained(tuple(results), record=record)
 
-    def _averaged(self, worker: _Worker, size: int) -> Averaged:
+    def _averaged(self, worker: Worker, size: int) -> Averaged:
         """Take note of the state that an average left."""
         assert worker.target is not None
         assert worker.average is not None
         key = worker.average.mst_key, worker.average.makes
-        self._place.store.wrote(worker.target, key, size)
+        self._resources.store.wrote(worker.target, key, size)
         return Averaged()
 
     def _sums(
-        self, worker: _Worker, scan: Scan, texts: Mapping[int, str], together: bool
+        self, worker: Worker, scan: Scan, texts: Mapping[int, str], together: bool
     ) -> tuple[Scan, dict[int, Any], dict[int, str]]:
         result = json.loads(texts[scan.partition_key])
         if together:
-            _keep(worker, scan.partition_key, result["kept"])
+            worker.keep_of(scan.partition_key, result["kept"])
         else:
-            worker.kept = set(map(_partition, result["kept"]))
+            worker.keep(result["kept"])
         partials = {int(key): value for key, value in result["partials"].items()}
         return scan, partials, {int(key): value for key, value in result["errors"].items()}
 
     # -- sessions ----------------------------------------------------------------------
-    def _prepare(self, worker: _Worker) -> None:
+    def _prepare(self, worker: Worker) -> None:
         """Send what makes a session, or its processes on segments, a worker.
 
         While it works for the run it shares a lock: whoever goes on with the run waits for that, so
         that no hop of a driver that is gone can be committed later.
         """
-        place = self._place
+        resources = self._resources
         prepare, parameters = self._preparation(worker)
         worker.task, worker.is_busy = None, True
         worker.session.send(
-            f"{self._sql.worker_settings(place.states)}; "
+            f"{self._sql.worker_settings(resources.states)}; "
             f"SELECT pg_catalog.pg_advisory_lock_shared(%s); {prepare}",
-            (place.guard_key, *parameters),
+            (resources.guard_key, *parameters),
         )
 
-    def _preparation(self, worker: _Worker) -> Statement:
-        place = self._place
+    def _preparation(self, worker: Worker) -> Statement:
+        resources = self._resources
         if worker.partition_keys:
-            return self._call(worker, _PREPARE_PROCESS, [place.preparation])
+            return self._call(worker, _PREPARE_PROCESS, [resources.preparation])
         return (
             "SELECT cerebro._prepare_worker(%s, %s, %s, %s, %s)",
-            [place.threads, place.use_gpus, place.cache_bytes, place.run_id, worker.number],
+            [
+                resources.threads,
+                resources.use_gpus,
+                resources.cache_bytes,
+                resources.run_id,
+                worker.number,
+            ],
         )
 
-    def _renew(self, worker: _Worker) -> None:
-        """Have a worker get ready again, in another session.
+    def _renew(self, worker: Worker) -> None:
+        """Prepare a worker again, in another session.
 
         A cancel request of what it did before could hit the next statement of the old one.
         """
-        place = self._place
+        resources = self._resources
         worker.session.close()
-        (worker.session,) = place.pool.take(1)
+        (worker.session,) = resources.pool.take(1)
         worker.kept, worker.unprepared = set(), False
         self._prepare(worker)
 
@@ -793,15 +466,6 @@ class WorkerSessions:
             worker.session.close()
 
 
-def _apart(told: Sequence[tuple[int, str]]) -> PeersApart:
-    """Error of ways that there are not: first trainers that were lost, then the place that most complain of."""
-    count = Counter(place for place, _ in told)
-    in_order = sorted(told, key=lambda one: (one[0] >= 0, -count[one[0]], one))
-    ordered = list(dict.fromkeys(reason for _, reason in in_order))
-    more = f"; and {len(ordered) - _MOST_TOLD} more" if len(ordered) > _MOST_TOLD else ""
-    return PeersApart(f"trainers of several hosts: {'; '.join(ordered[:_MOST_TOLD])}{more}")
-
-
 def _works(session: Session) -> bool:
     try:
         return not session.advance()
@@ -810,7 +474,7 @@ def _works(session: Session) -> bool:
 
 
 def _own_seconds(state: StateMade | HopFailed) -> float:
-    """Of the own work of a hop; none where it failed."""
+    """Seconds of the hop's own work; none where it failed."""
     if isinstance(state, HopFailed):
         return 0.0
     return sum(one.read_seconds + one.train_seconds for one in state.report.hops)
@@ -824,21 +488,9 @@ def _state(found: Mapping[int, StateMade | HopFailed], hop: Hop) -> StateMade:
 
 
 def _no_rows(hop: Hop) -> Any:
-    """Tell that somebody has emptied a partition."""
+    """Raise the error of a partition that somebody has emptied."""
     raise InvalidData(
         f"source_table: got no rows of partition {hop.partition_key}; allowed: to go on with the "
         "same rows only",
         hint="start a new run",
     )
-
-
-def _partition(name: str) -> tuple[str, int]:
-    """Data set and key of a partition, as a worker names it."""
-    dataset, _, key = name.rpartition("/")
-    return dataset, int(key)
-
-
-def _keep(worker: _Worker, partition_key: int, kept: Sequence[str]) -> None:
-    """Take note of the partitions that the process of one partition has in memory."""
-    others = {pair for pair in worker.kept if pair[1] != partition_key}
-    worker.kept = others | set(map(_partition, kept))

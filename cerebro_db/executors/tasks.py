@@ -160,7 +160,7 @@ class TaskWriter:
         )
 
     def score(self, configuration: Configuration) -> str:
-        """One configuration of a scan."""
+        """Task of one configuration of a scan."""
         return json.dumps(self._recipe(configuration) | {"mst_key": configuration.mst_key})
 
     def trial(self, configurations: Iterable[Configuration]) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cerebro_db.errors import ClusterFailed, MissingPrerequisite
-from cerebro_db.install import postgres, processes
+from cerebro_db.install import postgres
 from cerebro_db.install.account import Account, server_account
 
 DATABASE = "cerebro"
@@ -92,8 +92,8 @@ class Cluster:
 
     def pid(self) -> int | None:
         """The postmaster's process id; None where it does not run."""
-        pid = processes.read_pid(self.data / "postmaster.pid")
-        return pid if pid is not None and processes.works_in(pid, self.data) else None
+        pid = read_pid(self.data / "postmaster.pid")
+        return pid if pid is not None and works_in(pid, self.data) else None
 
     def require_running(self) -> None:
         """Raises ClusterFailed where it does not run."""
@@ -241,9 +241,9 @@ class Cluster:
     def _clear_stale_locks(self) -> None:
         """Removes lock files whose process id belongs to something else by now."""
         lock = self.data / "postmaster.pid"
-        if processes.read_pid(lock) is None:
+        if read_pid(lock) is None:
             return
-        if left := processes.all_in(self.data):
+        if left := processes_in(self.data):
             raise ClusterFailed(
                 f"processes of an earlier server still work in {self.data}: {left}",
                 "Wait until they end, or end them.",
@@ -284,3 +284,41 @@ class Cluster:
                 f"{what} failed for the server in {self.home}: {failure.strip()}",
                 f"The server's log is {self.log}",
             )
+
+
+_NAMES = ("postgres", "postmaster")
+
+
+def read_pid(file: Path) -> int | None:
+    """The process id in the first line of a lock file; None where there is none.
+
+    Raises:
+        ClusterFailed: the folder is another user's.
+    """
+    try:
+        first = file.read_text().partition("\n")[0].strip()
+    except FileNotFoundError:
+        return None
+    except PermissionError:
+        raise ClusterFailed(
+            f"{file.parent} belongs to another operating system user",
+            "Run this as that user, or as root.",
+        ) from None
+    return int(first) if first.isdigit() else None
+
+
+def works_in(pid: int, folder: Path) -> bool:
+    """True if that is a process of PostgreSQL with ``folder`` as working directory, as all of a
+    server have their data directory. Another process that got a reused id has not."""
+    process = Path("/proc") / str(pid)
+    try:
+        named = (process / "comm").read_text().strip() in _NAMES
+        return named and (process / "cwd").samefile(folder)
+    except OSError:  # gone meanwhile, or another user's
+        return False
+
+
+def processes_in(folder: Path) -> list[int]:
+    """All processes that work there."""
+    pids = (int(process.name) for process in Path("/proc").glob("[0-9]*"))
+    return sorted(pid for pid in pids if works_in(pid, folder))

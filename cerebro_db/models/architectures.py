@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
@@ -14,7 +14,7 @@ from cerebro_db.postgres.catalog import Catalog
 from cerebro_db.postgres.relations import Relation
 from cerebro_db.postgres.sessions import Session
 
-# Of weights that go to a worker.
+# Of weights and files that go to a worker.
 PART_BYTES = 16 * 2**20
 
 
@@ -24,18 +24,32 @@ def inspect(session: Session, text: str, weights: bytes | None) -> str:
     Raises:
         StatementFailed: the model cannot be built, or the weights do not fit.
     """
-    token = None
-    for part in _parts(weights):
-        token = session.run("SELECT cerebro._join_state(%s, %s::bytea)", (token, part))[0][0]
+    token = None if weights is None else joined(session, weights)
     return str(session.run("SELECT cerebro._inspect_model(%s, %s)", (text, token))[0][0])
 
 
-def _parts(weights: bytes | None) -> Iterator[memoryview]:
-    """Weights in parts: a value of a statement goes to the server as text of twice its size."""
-    if weights is not None:
-        view = memoryview(weights)
-        for start in range(0, max(len(view), 1), PART_BYTES):
-            yield view[start : start + PART_BYTES]
+def read_file(session: Session, file: bytes) -> tuple[str, bytes]:
+    """The architecture and the weights in a file of Keras, which a worker session reads.
+
+    Raises:
+        StatementFailed: it is no such file, or the model cannot be built.
+    """
+    sql = "SELECT f.model_arch, f.model_weights FROM cerebro._read_model_file(%s) f"
+    ((text, part),) = session.run(sql, (joined(session, file),))
+    parts = []
+    while part is not None:
+        parts.append(bytes(part))
+        part = session.run(sql, (None,))[0][1]
+    return text, b"".join(parts)
+
+
+def joined(session: Session, data: bytes) -> int:
+    """The token of bytes that a worker session has got in parts: a value goes to the server as text of twice its size."""
+    token, view = None, memoryview(data)
+    for start in range(0, max(len(view), 1), PART_BYTES):
+        part = view[start : start + PART_BYTES]
+        token = session.run("SELECT cerebro._join_state(%s, %s::bytea)", (token, part))[0][0]
+    return int(token or 0)
 
 
 def limits_of(session: Session) -> ArchitectureLimits:

@@ -12,11 +12,11 @@ from cerebro_db.configs.grids.parameters import BALANCED, FitParams, MetricSpec
 from cerebro_db.configs.names import PREFIX, bare_name, is_custom
 from cerebro_db.core.spec import Architecture, Configuration
 from cerebro_db.errors import InvalidArgument, hinted
-from cerebro_db.postgres.class_counts import class_counts
+from cerebro_db.postgres.names import quote
 from cerebro_db.postgres.packed import PackedTable
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.training.scores.metric_views import view_of
-from cerebro_db.training.scores.targets import TargetFacts, encoding_for
+from cerebro_db.training.scores.targets import TargetFacts, encoding_for, plain
 
 
 def target_facts(packed: PackedTable) -> TargetFacts:
@@ -226,3 +226,23 @@ def _used(configuration: Configuration) -> Iterator[tuple[str, bool]]:
     for callback in configuration.fit_params.callbacks:
         if callback.schedule is not None and is_custom(callback.schedule.name):
             yield bare_name(callback.schedule.name), True
+
+
+def class_counts(session: Session, packed: PackedTable, targets: TargetFacts) -> tuple[int, ...]:
+    """Rows by class id, from the targets of all buffers; a partition is read at a time.
+
+    Args:
+        session: of a role that may read the table.
+        packed: of one target, which is a class.
+        targets: how it is stored.
+    """
+    import numpy as np  # which a driver is begun without
+
+    column = quote(packed.target.name)
+    sql = f"SELECT t.{column} FROM {packed.relation.name.sql} t WHERE t.partition_key = %s"
+    total = np.zeros(targets.num_classes, np.int64)
+    for partition in packed.partitions:
+        for (data,) in session.run(sql, (partition.partition_key,)):
+            ids = plain(np.frombuffer(bytes(data), targets.record))
+            total += np.bincount(ids, minlength=targets.num_classes)
+    return tuple(total.tolist())

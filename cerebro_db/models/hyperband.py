@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cerebro_db.configs.grids.brackets import Bracket
-from cerebro_db.core.search_texts import schedule_of
+from cerebro_db.configs.grids.brackets import Bracket, schedule_of
 from cerebro_db.postgres.outputs import new_outputs, replaced
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import SCHEDULES

@@ -23,7 +23,7 @@ from cerebro_db.errors import (
     InvalidState,
     WrongObjectType,
 )
-from cerebro_db.models.architectures import inspect, limits_of
+from cerebro_db.models.architectures import inspect, limits_of, read_file
 from cerebro_db.postgres import libraries
 from cerebro_db.postgres.control import control_session, lock
 from cerebro_db.postgres.names import QualifiedName
@@ -41,8 +41,6 @@ from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed
 from cerebro_db.requests.models import FileRequest, LoadRequest
 
 ROLE = "model_arch_table"
-# A value goes to a session as text of two characters a byte, of which a gigabyte is too much.
-_MAX_FILE_BYTES = 2**29 - 2**20
 
 
 def load_model(session: Session, pool: SessionPool, request: LoadRequest) -> int:
@@ -152,19 +150,18 @@ def load_model_file(session: Session, pool: SessionPool, request: FileRequest) -
         WrongObjectType: the table is of another kind.
     """
     require_text(request.model_arch_table, ROLE)
-    if request.file is None or len(request.file) > _MAX_FILE_BYTES:
-        got = "NULL" if request.file is None else f"{len(request.file)} bytes"
-        raise InvalidArgument(f"file: got {got}; allowed: up to {_MAX_FILE_BYTES} bytes")
+    if request.file is None:
+        raise InvalidArgument("file: got NULL; allowed: the bytes of a .keras file")
     loaded = LoadRequest(request.model_arch_table, "", None, request.name, request.description)
     _target(session, loaded)
     with control_session(pool, None) as worker:
-        sql = "SELECT f.model_arch, f.model_weights FROM cerebro._read_model_file(%s) f"
         try:
-            rows = worker.run(sql, (request.file,))
+            text, weights = read_file(worker, request.file)
         except StatementFailed as failure:
             raise _refusal(failure) from None
-    found = structs.replace(loaded, model_arch=rows[0][0], model_weights=bytes(rows[0][1]))
-    return load_model(session, pool, found)
+    return load_model(
+        session, pool, structs.replace(loaded, model_arch=text, model_weights=weights)
+    )
 
 
 _EXPRESSIONS = (

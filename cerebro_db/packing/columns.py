@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cerebro_db.columns.inputs import Input, listed_input
 from cerebro_db.columns.values import Column
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.packing.earlier import Earlier
 from cerebro_db.packing.request import PackRequest
-from cerebro_db.packing.source import Feature, Target, listed_feature, target_of
-from cerebro_db.postgres.columns import split_names
+from cerebro_db.packing.source import Target, target_of
 from cerebro_db.postgres.names import MAX_IDENTIFIER_BYTES
-from cerebro_db.postgres.relations import Relation, column
+from cerebro_db.postgres.relations import Relation, column, split_names
 from cerebro_db.postgres.table_kinds import MAX_LISTED
 
 
@@ -20,7 +20,7 @@ from cerebro_db.postgres.table_kinds import MAX_LISTED
 class Others:
     """The inputs and outputs behind the first ones."""
 
-    features: tuple[Feature, ...] = ()
+    features: tuple[Input, ...] = ()
     targets: tuple[Target, ...] = ()
 
     def __bool__(self) -> bool:
@@ -75,12 +75,12 @@ def id_columns(source: Relation, text: str | None, taken: Sequence[str]) -> tupl
     return found
 
 
-def listed_features(source: Relation, text: str | None, role: str) -> tuple[Feature, ...]:
+def listed_inputs(source: Relation, text: str | None, role: str) -> tuple[Input, ...]:
     """The inputs of a list of at least two columns; none where there is one."""
     names = names_in(source, text, role)
     if len(names) < 2:
         return ()
-    return tuple(listed_feature(column(source, name, role), role) for name in names)
+    return tuple(listed_input(column(source, name, role), role) for name in names)
 
 
 def listed_targets(request: PackRequest, source: Relation) -> tuple[Target, ...]:
@@ -95,7 +95,7 @@ def listed_targets(request: PackRequest, source: Relation) -> tuple[Target, ...]
     return tuple(target_of(column(source, name or text, role)) for name in names)
 
 
-def check_counts(earlier: Earlier, features: Sequence[Feature], targets: Sequence[Target]) -> None:
+def check_counts(earlier: Earlier, features: Sequence[Input], targets: Sequence[Target]) -> None:
     """Refuse more or fewer inputs or outputs than an earlier packing had."""
     for role, got, wanted in (
         ("independent_varname", len(features), len(earlier.inputs)),

@@ -58,7 +58,7 @@ class Observed:
         return [one for one in self.columns if one.unseen]
 
     def notices(self, encoding_of: str) -> Iterator[str]:
-        """What there is to tell of the rows.
+        """The notices about the rows.
 
         Args:
             encoding_of: whose encoding it is.
@@ -146,7 +146,7 @@ def _shifts(session: Session, read: Read, encoding: Encoding, rows: int) -> dict
 def _shares(
     session: Session, read: Read, columns: Sequence[EncodedColumn], rows: int
 ) -> list[tuple[float, ...] | None]:
-    """Of each column the share of each bin; None where there is no value."""
+    """The share of each bin, of each column; None of a column without a value."""
     return [_shared(counts) for counts in session.run(sql.cumulated(read, columns, rows))[0]]
 
 

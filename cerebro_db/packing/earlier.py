@@ -25,7 +25,7 @@ ROLE = "encoding_of"
 
 @dataclass(frozen=True)
 class Earlier:
-    """What an earlier packing has decided.
+    """Shapes, classes and encoding of an earlier packing.
 
     Attributes:
         name: the packed table or the models, for messages.
@@ -193,7 +193,7 @@ def _check_image(request: PackRequest, known: Earlier) -> None:
 def _check_methods(
     request: EncodingRequest, source: Relation, target: Target, recorded: Encoding, name: str
 ) -> None:
-    """Methods that are asked for must be those that are recorded; the defaults ask for none."""
+    """Refuse methods other than those that are recorded; the defaults are taken for them."""
     listed = [one.categories for one in recorded.columns if isinstance(one, Categorical)]
     most = max(map(len, listed), default=0)
     if request.max_categories != DEFAULT_CATEGORIES and most > (request.max_categories or 0):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cerebro_db.columns.encoded import Encoding
+from cerebro_db.columns.inputs import FEATURES
 from cerebro_db.columns.recorded import Recorded
 from cerebro_db.configs.registry import is_registered, model_reference
 from cerebro_db.errors import DuplicateFunction, UndefinedTable, WrongObjectType
@@ -12,7 +13,7 @@ from cerebro_db.models.registered import registered
 from cerebro_db.packing.columns import id_columns
 from cerebro_db.packing.encoding_plan import matched
 from cerebro_db.packing.row_faults import columns_named
-from cerebro_db.packing.source import FEATURES, check_source
+from cerebro_db.packing.source import check_source
 from cerebro_db.postgres.control import Notify
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.outputs import new_outputs, publish

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from cerebro_db.columns.encoded import Encoding
 from cerebro_db.columns.images import check_ignores
+from cerebro_db.columns.inputs import Input, encoded_input
 from cerebro_db.configs.rounding import gathered
 from cerebro_db.errors import (
     CerebroError,
@@ -25,23 +26,22 @@ from cerebro_db.packing.columns import (
     Others,
     check_counts,
     check_names,
-    listed_features,
+    listed_inputs,
     listed_targets,
     wanted_classes,
 )
 from cerebro_db.packing.drift import Observed, observe, with_statistics
 from cerebro_db.packing.earlier import Earlier, check_follows, followed, of_packed
 from cerebro_db.packing.earlier import earlier as earlier_packing
-from cerebro_db.packing.equality import compared
 from cerebro_db.packing.fitting import Fitter
 from cerebro_db.packing.layout import Layout, lay_out
 from cerebro_db.packing.request import PackRequest, PackSummary
 from cerebro_db.packing.row_faults import Damaged, columns_named, find_damaged, left_out
 from cerebro_db.packing.segments import SpreadWork, choose_segments, spread
 from cerebro_db.packing.source import (
-    Feature,
     Target,
     check_source,
+    compared,
     within_limits,
 )
 from cerebro_db.packing.survey import Survey, Surveyor, extras_of
@@ -123,7 +123,7 @@ _SCORED_ROWS, _MOST_SCORED = 500_000, 8
 
 
 class _Job:
-    """One call of ``pack``: what its steps share."""
+    """State of one call of ``pack``."""
 
     def __init__(self, host: JobHost, control: Session) -> None:
         self._host, self._pool = host, host.pool
@@ -138,7 +138,7 @@ class _Job:
         with self._search_path(self._host.search_path):
             work = self._resolved(request)
             notify_of_other_styles(
-                self._control, work.source, work.feature.encoding, self._host.notice
+                self._control, work.source, work.feature.recorded, self._host.notice
             )
             with self._locked(work.output), self._tidied(work):
                 survey, layout = self._built(work)
@@ -188,7 +188,7 @@ class _Job:
             [one.column.name for one in (feature, *features)],
             [one.column.name for one in (target, *targets)],
         )
-        check_ignores(request.ignores, feature.image)
+        check_ignores(request.ignores, feature.can_be_damaged)
         if earlier is not None:
             check_counts(earlier, (feature, *features), (target, *targets))
             target, *targets = [
@@ -225,10 +225,10 @@ class _Job:
         source: Relation,
         target: Target,
         earlier: Earlier | None,
-    ) -> tuple[Feature, ...]:
+    ) -> tuple[Input, ...]:
         if not request.makes_features and (earlier is None or earlier.encoding is None):
             listed = request.independent_varname
-            if found := listed_features(source, listed, "independent_varname"):
+            if found := listed_inputs(source, listed, "independent_varname"):
                 return found
         feature = feature_for(request, source, target, earlier)
         return (within_limits(self._control, feature),)
@@ -245,7 +245,7 @@ class _Job:
 
     @contextlib.contextmanager
     def _locked(self, output: QualifiedName) -> Iterator[None]:
-        """Nobody else packs into the same table meanwhile."""
+        """Keep other sessions from packing into the same table."""
         key = packing_key(output)
         if not self._control.run(self._sql.try_lock, (key,))[0][0]:
             raise DuplicateTable(
@@ -262,7 +262,7 @@ class _Job:
 
     @contextlib.contextmanager
     def _tidied(self, work: Work) -> Iterator[None]:
-        """Nothing is left of a packing that fails, nor of one whose process was killed."""
+        """Drop what an unfinished packing has left, of this or an earlier call."""
         for table in (work.build, work.stage):
             self._drop_leftover(table)
         try:
@@ -352,7 +352,7 @@ class _Job:
 
     def _fitted(self, work: Work, table: QualifiedName) -> Work:
         """With the numbers of an encoding that is new, or the statistics of rows for an earlier one."""
-        wanted, plan = work.request.encoding, work.feature.encoding
+        wanted, plan = work.request.encoding, work.feature.recorded
         if not isinstance(plan, Encoding):
             return work
         read = Read.plain(table)
@@ -375,7 +375,7 @@ class _Job:
         """With an encoding, and the settings with which its rows are read."""
         styles = styles_while_read(self._control, work.source)
         found = structs.replace(encoding, styles=styles)
-        return replace(work, feature=replace(work.feature, encoding=found))
+        return replace(work, feature=encoded_input(found))
 
     def _compared(self, work: Work, earlier: Earlier, read: Read, encoding: Encoding) -> Work:
         """With an earlier encoding, after a look at how far the rows have moved."""
@@ -411,11 +411,8 @@ class _Job:
         staged = self._control.run(self._sql.needs_staging, (source.oid,))[0][0]
         if not staged and not scanned_elsewhere(self._control, source.name):
             return source.name
-        feature = work.feature
-        arrays = (one for one in work.others.features if not one.is_scalar)
-        wide = tuple(one.column.name for one in arrays)
-        if not isinstance(feature.encoding, Encoding) and not feature.is_scalar:
-            wide = (*feature.sources, *wide)
+        inputs = (work.feature, *work.others.features)
+        wide = [one.column.name for one in inputs if one.is_wide]
         stage = self._sql.stage(work.stage, source.name, work.columns, wide)
         copied = self._sql.copied(work.stage, source.name, work.columns)
         begin = f"BEGIN ISOLATION LEVEL {isolation(self._control)}"
@@ -425,17 +422,17 @@ class _Job:
     def _damaged(self, work: Work, table: QualifiedName, snapshot: str) -> Damaged | None:
         """The rows to leave out."""
         feature = work.feature
-        if not work.request.ignores or feature.image is None:
+        if not work.request.ignores or not feature.can_be_damaged:
             return None
         parameters = (table.schema, table.name)
         blocks = self._control.run(self._sql.blocks, parameters)[0][0]
         with self._workers(cores(), snapshot) as workers:
             return find_damaged(
-                self._sql, workers, table, feature.expression("s"), feature.image, blocks
+                self._sql, workers, table, feature.damage(feature.value("s")), blocks
             )
 
     def _tell_damaged(self, survey: Survey, damaged: Damaged) -> None:
-        """Tell of the rows that are left out, as the user finds them."""
+        """Notify of the rows that are left out, as the user finds them."""
         first = []
         for number, address, fault in damaged.first_among(survey.addresses):
             known = None if survey.is_staged else address
@@ -460,9 +457,8 @@ class _Job:
         """Report the values that float32 does not hold."""
         found = gathered(text for session in sessions for text in session.reports())
         for name, rounding in found.items():
-            column = name
-            if isinstance(work.feature.encoding, Encoding) and name == work.names[0]:
-                column = work.feature.encoding.column_of(rounding.place)
+            is_first = name == work.names[0]
+            column = (is_first and work.feature.column_of(rounding.place)) or name
             self._host.notice(rounding.notice(column))
 
     def _finish(self, work: Work, survey: Survey, layout: Layout) -> None:
@@ -496,7 +492,7 @@ class _Job:
 def _fillings(
     sql: PostgreSQLPacking, work: Work, survey: Survey, layout: Layout
 ) -> Iterator[Statement]:
-    """One statement for each buffer."""
+    """The statements that fill buffers, one each."""
     text = sql.fill(work.build, survey.scan, work.names)
     values, shape = survey.values, list(survey.feature.shape)
     for slot in layout.slots:

@@ -159,7 +159,7 @@ class PackSummary:
 
     @property
     def num_classes(self) -> int:
-        """Of the first output."""
+        """The number of classes of the first output."""
         return self.classes[0]
 
     def __str__(self) -> str:

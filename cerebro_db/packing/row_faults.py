@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cerebro_db.columns.images import ImageEncoding
 from cerebro_db.columns.values import Column
 from cerebro_db.configs.messages import shortened
 from cerebro_db.errors import CerebroError, InvalidData
@@ -142,7 +141,7 @@ def unreadable(
 
 
 def attempted(session: Session) -> Callable[[str], None]:
-    """What runs a statement in the transaction of a session, which goes on where that fails."""
+    """A function that runs a statement in a transaction, which goes on where that fails."""
 
     def run(statement: str) -> None:
         with session.attempt():
@@ -211,8 +210,7 @@ def find_damaged(
     sql: PostgreSQLPacking,
     workers: Sequence[Session],
     table: QualifiedName,
-    data: str,
-    image: ImageEncoding,
+    damage: str,
     blocks: int,
 ) -> Damaged:
     """Read all images, side by side.
@@ -221,11 +219,10 @@ def find_damaged(
         sql: of the dialect.
         workers: sessions of one snapshot.
         table: plain.
-        data: expression of an image over the alias ``s``.
-        image: what images are read as.
+        damage: SQL over the alias ``s`` of why a row is left out.
         blocks: of the table.
     """
-    statement = sql.damaged(table, data, image)
+    statement = sql.damaged(table, damage)
     size = max(1, -(-blocks // (_PIECES_A_WORKER * len(workers))))
     pieces: list[Statement] = [
         (statement, (f"({first},0)", f"({first + size},0)")) for first in range(0, blocks, size)

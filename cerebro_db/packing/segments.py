@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cerebro_db.columns.inputs import Input
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, UndefinedColumn, UndefinedTable, WrongObjectType
 from cerebro_db.packing.layout import Layout, lay_out
 from cerebro_db.packing.row_faults import Damaged, left_out
-from cerebro_db.packing.source import Feature
 from cerebro_db.packing.survey import Survey, Surveyor
 from cerebro_db.postgres.dialects.choice import SpreadPacking
 from cerebro_db.postgres.dialects.greenplum6.packing import Spreading
@@ -51,7 +51,7 @@ class Chosen:
         return sorted(server.dbid for server in self.every if server.content in self.segments)
 
     def followed(self, used: Sequence[int]) -> Chosen:
-        """The same once it is known which segments a training table uses."""
+        """The choice with the segments that a training table uses."""
         if not self.like:
             return self
         return Chosen(self.every, None if len(used) == len(self.every) else tuple(used))
@@ -205,7 +205,7 @@ class SpreadWork:
     like: Sequence[int]
     survey: Callable[[Surveyor], Survey]
     buffer_size: Callable[[Survey], int]
-    ignored: Feature | None
+    ignored: Input | None
     notify: Callable[[str], None]
 
 
@@ -254,11 +254,11 @@ def spread(
 
 
 def _left_out(sql: SpreadPacking, control: Session, work: SpreadWork) -> Damaged | None:
-    """Delete the rows whose images cannot be read, and tell of them."""
+    """Delete the rows whose images cannot be read, and notify of them."""
     feature = work.ignored
-    if feature is None or feature.image is None:
+    if feature is None or not feature.can_be_damaged:
         return None
-    control.run(sql.mark_damaged(feature.expression("s"), feature.image))
+    control.run(sql.mark_damaged(feature.damage(feature.value("s"))))
     rows, addresses, faults = control.run(sql.marked)[0]
     if not rows:
         return None
@@ -272,7 +272,7 @@ def _left_out(sql: SpreadPacking, control: Session, work: SpreadWork) -> Damaged
 def _segments_of_buffers(
     sql: SpreadPacking, control: Session, work: SpreadWork, every: list[int]
 ) -> list[int]:
-    """Those that are used, in the order of the partitions."""
+    """The segments that are used, in the order of the partitions."""
     if work.like:
         found: dict[int, int] = dict(control.run(sql.segments_of, (list(work.like),)))
         # Keys of a cluster that had other segments may be unknown here.

@@ -6,9 +6,17 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from cerebro_db.columns.encoded import Encoding
 from cerebro_db.columns.image_reading import require_pillow
 from cerebro_db.columns.images import ImageEncoding, ImageFormat
+from cerebro_db.columns.inputs import (
+    CAST_HINT,
+    ImageInput,
+    Input,
+    array_cast,
+    array_input,
+    encoded_input,
+    image_input,
+)
 from cerebro_db.columns.recorded import Recorded
 from cerebro_db.columns.values import FLOATS, INTEGERS, Column, all_whole
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
@@ -19,64 +27,12 @@ from cerebro_db.postgres.names import QualifiedName, quote, shown_identifier
 from cerebro_db.postgres.packed import PackedTarget, is_packed
 from cerebro_db.postgres.relations import Relation, column
 from cerebro_db.postgres.sessions import Session
-from cerebro_db.training.buffers import WIRE_DTYPES
 
 _TEXTS = "S"
-_MONEY = 790
 # Text-like, boolean, dates and times, enumerations.
 _CLASS_CATEGORIES = {"S", "B", "D", "T", "E"}
 # uuid, inet, cidr, macaddr: they have an order, as others of their categories do not.
 _CLASS_TYPES = {2950, 869, 650, 829}
-_FLOAT8_OID, _FLOAT8_ARRAY_OID, _SMALLINT_OID, _BIGINT_OID, _BYTEA_OID = 701, 1022, 21, 20, 17
-_CAST = "cast the column in a view, as in SELECT value::real AS value"
-# The name of what is made of several columns.
-FEATURES = "features"
-
-
-@dataclass(frozen=True)
-class Feature:
-    """The independent variable.
-
-    Attributes:
-        column: of the source, or what stands for the columns that are encoded.
-        cast: SQL type that it is read as; empty if it can be read as it is.
-        element_oid: of what is then read.
-        shape: of every row; empty until known.
-        encoding: how several columns, or an image, become numbers.
-        is_scalar: whether it is one number, which is read as an array of it.
-    """
-
-    column: Column
-    cast: str
-    element_oid: int
-    shape: tuple[int, ...] = ()
-    encoding: Recorded | None = None
-    is_scalar: bool = False
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The columns that are read."""
-        return (self.column.name,) if self.encoding is None else tuple(self.encoding.names)
-
-    @property
-    def image(self) -> ImageEncoding | None:
-        """Image format to read; None if it is an array of numbers that is read."""
-        return self.encoding if isinstance(self.encoding, ImageEncoding) else None
-
-    def readings(self, alias: str) -> list[tuple[str, str]]:
-        """The columns, each with SQL of what is read of it."""
-        if isinstance(self.encoding, Encoding):
-            return self.encoding.readings(alias)
-        return [(self.column.name, self.expression(alias))]
-
-    def expression(self, alias: str) -> str:
-        """SQL of the array of numbers, or of the image, over an alias of the source."""
-        if isinstance(self.encoding, Encoding):
-            return self.encoding.expression(alias)
-        name = f"{alias}.{quote(self.column.name)}"
-        if self.is_scalar:
-            return f"ARRAY[{name}::{self.cast}]"
-        return f"{name}::{self.cast}" if self.cast else name
 
 
 @dataclass(frozen=True)
@@ -189,86 +145,29 @@ class Target:
         )
 
 
-def feature_of(column: Column) -> Feature:
-    """Reading of the independent variable.
-
-    Raises:
-        WrongObjectType: the column is no array of numbers.
-    """
-    cast = _array_cast(column)
-    if cast is None:
-        raise WrongObjectType(
-            f"independent_varname: the column {column.name!r} is of type {column.type}; "
-            "allowed: arrays of smallint, integer, bigint, real, double precision or numeric",
-            hint="single values are packed with cerebro.cerebro_pack_columns, images with cerebro.cerebro_pack_images",
-        )
-    return Feature(column, *cast)
-
-
-def listed_feature(column: Column, role: str) -> Feature:
-    """Reading of one of several inputs: an array, or a number as an array of one.
-
-    Raises:
-        WrongObjectType: the column holds neither.
-    """
-    if column.type_oid in INTEGERS:
-        return Feature(column, "bigint", _BIGINT_OID, is_scalar=True)
-    if column.type_oid in FLOATS:
-        return Feature(column, "double precision", _FLOAT8_OID, is_scalar=True)
-    cast = _array_cast(column)
-    if cast is None:
-        raise WrongObjectType(
-            f"{role}: the column {column.name!r} is of type {column.type}; allowed: smallint, "
-            "integer, bigint, real, double precision or numeric, and arrays of these",
-            hint=_CAST,
-        )
-    return Feature(column, *cast)
-
-
-def encoded_feature(encoding: Encoding) -> Feature:
-    """The feature that several columns make together."""
-    column = Column(
-        FEATURES,
-        "double precision[]",
-        _FLOAT8_ARRAY_OID,
-        "double precision[]",
-        "A",
-        _FLOAT8_OID,
-        "N",
-    )
-    return Feature(column, "", _FLOAT8_OID, encoding=encoding)
-
-
-def within_limits(session: Session, feature: Feature) -> Feature:
-    """The same feature; of images, those of more pixels than the setting allows are refused."""
-    if feature.image is None:
-        return feature
+def within_limits(session: Session, given: Input) -> Input:
+    """The input with the setting's bound of pixels, beyond which images are refused."""
+    if not isinstance(given, ImageInput):
+        return given
     limit = Catalog(session).settings().max_image_pixels
-    return replace(feature, encoding=structs.replace(feature.image, max_pixels=limit))
+    return replace(given, image=structs.replace(given.image, max_pixels=limit))
 
 
-def image_feature(source: Relation, listed: str | None, image: ImageEncoding) -> Feature:
-    """The feature that a column of images is.
+def image_column(source: Relation, listed: str | None, image: ImageEncoding) -> ImageInput:
+    """The input that a column of images is.
 
     Raises:
         WrongObjectType: the column is not of type bytea.
         MissingPackage: nothing can read such images.
     """
-    found = column(source, listed, "independent_varname")
-    if found.type_oid != _BYTEA_OID:
-        raise WrongObjectType(
-            f"independent_varname: the column {found.name!r} is of type {found.type}; "
-            "allowed: bytea, as it is images that are read",
-            hint="cerebro.cerebro_pack packs arrays of numbers, cerebro.cerebro_pack_columns columns of single values",
-        )
+    found = image_input(column(source, listed, "independent_varname"), image)
     if image.format is ImageFormat.ENCODED:
         require_pillow()
-    recorded = structs.replace(image, name=found.name)
-    return Feature(found, "", _SMALLINT_OID, image.shape, recorded)
+    return found
 
 
-def recorded_feature(source: Relation, listed: str | None, encoding: Recorded | None) -> Feature:
-    """The independent variable of rows that are read as those of a training table were.
+def recorded_input(source: Relation, listed: str | None, encoding: Recorded | None) -> Input:
+    """The input of rows that are read as those of a training table were.
 
     Args:
         source: where the rows are.
@@ -277,11 +176,11 @@ def recorded_feature(source: Relation, listed: str | None, encoding: Recorded | 
         encoding: as recorded with the training table.
     """
     if encoding is None:
-        return feature_of(column(source, listed, "independent_varname"))
+        return array_input(column(source, listed, "independent_varname"))
     if isinstance(encoding, ImageEncoding):
         quoted = '"' + encoding.name.replace('"', '""') + '"'
-        return image_feature(source, quoted if listed is None else listed, encoding)
-    return encoded_feature(matched(source, listed, encoding, "independent_varname"))
+        return image_column(source, quoted if listed is None else listed, encoding)
+    return encoded_input(matched(source, listed, encoding, "independent_varname"))
 
 
 def target_of(column: Column) -> Target:
@@ -294,20 +193,20 @@ def target_of(column: Column) -> Target:
         return Target(column, "float", "double precision")
     is_class = column.type_oid in INTEGERS | _CLASS_TYPES
     if is_class or column.category in _CLASS_CATEGORIES:
-        return Target(column, "class", _cast(column))
-    cast = _array_cast(column)
+        return Target(column, "class", column.cast)
+    cast = array_cast(column)
     if cast is None:
         raise WrongObjectType(
             f"dependent_varname: the column {column.name!r} is of type {column.type}; allowed: "
             "integers, text, boolean, dates and times and enumerations for classes, real, "
             "double precision, numeric and arrays of numbers for float targets",
-            hint=_CAST,
+            hint=CAST_HINT,
         )
-    return Target(column, "float", cast[0] or _cast(column))
+    return Target(column, "float", cast[0] or column.cast)
 
 
 def looked_at(session: Session, table: QualifiedName, column: Column) -> Column:
-    """The column, with whether its values are whole where its type does not tell."""
+    """The column, and whether its values are whole where its type does not tell."""
     if not column.may_be_whole:
         return column
     value = f"s.{quote(column.name)}"
@@ -322,7 +221,7 @@ def check_number(column: Column, role: str) -> None:
         raise WrongObjectType(
             f"{role}: the column {column.name!r} is of type {column.type}; allowed: smallint, "
             "integer, bigint, real, double precision or numeric",
-            hint=_CAST,
+            hint=CAST_HINT,
         )
 
 
@@ -336,18 +235,51 @@ def check_source(relation: Relation) -> None:
         )
 
 
-def _array_cast(column: Column) -> tuple[str, int] | None:
-    """The cast and the type of elements that make a column readable; None if it is no array."""
-    if not column.is_array or column.element_oid is None:
-        return None
-    if column.element_oid in WIRE_DTYPES:
-        cast = "" if column.type == column.base_type else _cast(column)
-        return cast, column.element_oid
-    if column.element_category != "N" or column.element_oid == _MONEY:
-        return None
-    return "double precision[]", _FLOAT8_OID
+# The operator by which the server itself finds equal values of a type, where that is none of its own types:
+# by their names alone a session finds operators of its search_path only, and of text for all that can be cast
+# to it. Parameter: SQL text of the type.
+_OPERATOR = """
+SELECT n.nspname, o.oprname
+  FROM pg_catalog.pg_type t
+  JOIN pg_catalog.pg_opclass c ON c.opcintype = t.oid AND c.opcdefault
+  JOIN pg_catalog.pg_am m ON m.oid = c.opcmethod AND m.amname = 'btree'
+  JOIN pg_catalog.pg_amop a ON a.amopfamily = c.opcfamily AND a.amoplefttype = t.oid
+       AND a.amoprighttype = t.oid AND a.amopstrategy = 3
+  JOIN pg_catalog.pg_operator o ON o.oid = a.amopopr
+  JOIN pg_catalog.pg_namespace n ON n.oid = o.oprnamespace
+ WHERE t.oid = %s::pg_catalog.regtype
+   AND t.typnamespace <> (SELECT p.oid FROM pg_catalog.pg_namespace p WHERE p.nspname = 'pg_catalog')
+"""
+# Whether values of a column may be equal that are not the same. Older servers have no such collations.
+# Parameters: oid of the table, name of the column.
+_COLLATION = """
+SELECT COALESCE(pg_catalog.row_to_json(l) ->> 'collisdeterministic', 'true') = 'false'
+  FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
+ WHERE a.attrelid = %s AND a.attname = %s
+"""
+_INTERVAL_OID = 1186
 
 
-def _cast(column: Column) -> str:
-    """The type below all domains, as text of a statement with parameters."""
-    return column.base_type.replace("%", "%%")
+def compared(
+    session: Session, source: Relation, target: Target, model: PackedTarget | None = None
+) -> Target:
+    """A target of classes that are compared as the server compares values of their type.
+
+    Args:
+        session: has the caller's rights.
+        source: the table.
+        target: as its column alone tells.
+        model: of the packed table that it follows, whose type counts.
+    """
+    if not target.is_class or target.places:
+        return target
+    if model is not None and model.category == target.column.category == _TEXTS:
+        target = replace(target, cast=model.class_type.removesuffix("[]") or target.cast)
+    operators = session.run(_OPERATOR, (target.cast,))
+    collations = session.run(_COLLATION, (source.oid, target.column.name))
+    equals = target.equals
+    for schema, name in operators:
+        operator = name.replace("%", "%%")
+        equals = f"OPERATOR({quote(schema)}.{operator})"
+    varies = bool(operators) or (True,) in collations or target.column.type_oid == _INTERVAL_OID
+    return replace(target, equals=equals, varies=varies)

@@ -9,11 +9,10 @@ from decimal import Decimal
 
 from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData
 from cerebro_db.packing.source import check_source
-from cerebro_db.postgres.columns import ALL, listed_columns
 from cerebro_db.postgres.completeness import scanned_elsewhere
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.outputs import Outputs, new_outputs, publish
-from cerebro_db.postgres.relations import Relation, find
+from cerebro_db.postgres.relations import ALL, Relation, find, listed_columns
 from cerebro_db.postgres.session_settings import as_seen, read_as
 from cerebro_db.postgres.sessions import Session
 from cerebro_db.postgres.table_kinds import SPLIT, SPLIT_IN_TWO

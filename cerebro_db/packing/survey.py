@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cerebro_db.columns.inputs import Input
 from cerebro_db.columns.values import Column
 from cerebro_db.errors import NO_ROWS, CerebroError, InvalidData
 from cerebro_db.packing.columns import NO_OTHERS, Others, check_wanted
@@ -27,7 +28,7 @@ from cerebro_db.packing.row_faults import (
     unreadable,
     unseen,
 )
-from cerebro_db.packing.source import Feature, Target, looked_at
+from cerebro_db.packing.source import Target, looked_at
 from cerebro_db.postgres.dialects.postgresql.packing import (
     BLOCKS_PER_FETCH,
     PostgreSQLPacking,
@@ -58,7 +59,7 @@ class Survey:
 
     source: QualifiedName
     scan: SourceScan
-    feature: Feature
+    feature: Input
     target: Target
     addresses: NDArray[np.int64]
     divisor: float
@@ -66,7 +67,7 @@ class Survey:
     others: Others = NO_OTHERS
 
     @property
-    def features(self) -> tuple[Feature, ...]:
+    def features(self) -> tuple[Input, ...]:
         """All inputs."""
         return (self.feature, *self.others.features)
 
@@ -77,7 +78,7 @@ class Survey:
 
     @property
     def values(self) -> list[Any]:
-        """Of the targets and the others, as the statements that fill buffers take them."""
+        """Parameters of the statements that fill buffers, but those of a buffer."""
         found: list[Any] = [] if self.target.is_class else [list(self.target.wire_shape)]
         found.append(list(self.target.shape))
         for feature in self.others.features:
@@ -95,7 +96,7 @@ class Survey:
         return self.scan.table != self.source
 
 
-OfColumn = TypeVar("OfColumn", Feature, Target)
+OfColumn = TypeVar("OfColumn", Input, Target)
 
 
 class Surveyor:
@@ -121,7 +122,7 @@ class Surveyor:
         self,
         source: QualifiedName,
         table: QualifiedName,
-        feature: Feature,
+        feature: Input,
         target: Target,
         divisor: float,
         num_classes: Sequence[int | None],
@@ -214,7 +215,7 @@ class Surveyor:
         num_classes: int | None,
         training: Earlier | None,
     ) -> Survey:
-        """One input and one output with their shapes and classes."""
+        """The pair with its shapes and classes."""
         shape, target_shape = self._shapes(pair, places, training)
         target = pair.target
         if training is None and not places[0]:
@@ -289,7 +290,7 @@ class Surveyor:
         return shape, target_shape
 
     def _fault(self, survey: Survey) -> tuple[int, InvalidData] | None:
-        """The number of the first row that cannot be packed, and the error that tells of it."""
+        """The number of the first row that cannot be packed, and its error."""
         # Where no row has a shape, any shape finds the first row.
         shape, target_shape = survey.feature.shape or (1,), survey.target.wire_shape
         statement = self._sql.culprit(survey.scan, shape, target_shape)
@@ -347,7 +348,7 @@ def _readings(survey: Survey) -> list[Reading]:
 
 
 def _pairs(survey: Survey) -> list[tuple[tuple[int, int], Survey]]:
-    """One input and one output at a time, with their places: first ones, inputs, outputs."""
+    """Pairs of an input and an output, with their places: first ones, inputs, outputs."""
     found = [((0, 0), replace(survey, others=NO_OTHERS))]
     for place, feature in enumerate(survey.others.features, 1):
         scan = scan_of(survey.scan.table, feature, survey.target)
@@ -363,7 +364,7 @@ def _pairs(survey: Survey) -> list[tuple[tuple[int, int], Survey]]:
 def extras_of(others: Others) -> tuple[Extra, ...]:
     """Columns that are read and written for further inputs and outputs."""
     features = [
-        Extra(one.column.name, one.expression("s"), is_whole=one.column.is_whole)
+        Extra(one.column.name, one.value("s"), is_whole=one.column.is_whole)
         for one in others.features
     ]
     return (*features, *map(_extra, others.targets))
@@ -384,16 +385,15 @@ def _label(target: Target) -> str:
 
 
 def scan_of(
-    table: QualifiedName, feature: Feature, target: Target, weight: Column | None = None
+    table: QualifiedName, feature: Input, target: Target, weight: Column | None = None
 ) -> SourceScan:
     """Parts of ``table`` that are read."""
     weights = None if weight is None else f"s.{quote(weight.name)}::double precision"
     return SourceScan(
         table,
-        feature.expression("s"),
+        feature,
         _label(target),
         target.cast if target.is_class else None,
-        feature.image,
         weights,
         origins=(_origin(feature.column), _origin(target.column), _origin(weight)),
         equals=target.equals,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cerebro_db.columns.encoded import Encoding
+from cerebro_db.columns.inputs import Input, encoded_input
 from cerebro_db.columns.recorded import recorded_text
 from cerebro_db.columns.values import Column
 from cerebro_db.errors import InvalidArgument, InvalidData
@@ -18,12 +19,10 @@ from cerebro_db.packing.layout import Layout, default_buffer_size
 from cerebro_db.packing.request import PackRequest
 from cerebro_db.packing.segments import ALL_SEGMENTS, Chosen
 from cerebro_db.packing.source import (
-    Feature,
     Target,
     check_number,
-    encoded_feature,
-    image_feature,
-    recorded_feature,
+    image_column,
+    recorded_input,
 )
 from cerebro_db.packing.survey import Survey
 from cerebro_db.postgres.names import QualifiedName
@@ -48,7 +47,7 @@ class Work:
 
     request: PackRequest
     source: Relation
-    feature: Feature
+    feature: Input
     target: Target
     training: PackedTable | None
     outputs: Outputs
@@ -72,7 +71,7 @@ class Work:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those of the source that are read."""
+        """The columns of the source that are read."""
         weights = [] if self.weight is None else [self.weight.name]
         listed = [*self.feature.sources, self.target.column.name, *self.others.columns, *weights]
         return tuple(dict.fromkeys(listed))
@@ -95,18 +94,18 @@ class Work:
 
 def feature_for(
     request: PackRequest, source: Relation, target: Target, earlier: Earlier | None
-) -> Feature:
+) -> Input:
     """The independent variable: a column, or several with an encoding."""
     listed = request.independent_varname
     if earlier is not None:
-        return recorded_feature(source, listed, earlier.encoding)
+        return recorded_input(source, listed, earlier.encoding)
     if request.encoding is not None:
         weight = weight_of(request, source)
         others = (target.column.name, None if weight is None else weight.name)
-        return encoded_feature(planned(source, listed, others, request.encoding))
+        return encoded_input(planned(source, listed, others, request.encoding))
     if request.image is not None:
-        return image_feature(source, listed, request.image.encoding(""))
-    return recorded_feature(source, listed, None)
+        return image_column(source, listed, request.image.encoding(""))
+    return recorded_input(source, listed, None)
 
 
 def weight_of(request: PackRequest, source: Relation) -> Column | None:
@@ -120,7 +119,7 @@ def weight_of(request: PackRequest, source: Relation) -> Column | None:
 
 def readable_encoding(work: Work) -> tuple[str, list[str]]:
     """The statements, and their values, that make an encoding a table."""
-    encoding = work.feature.encoding
+    encoding = work.feature.recorded
     if work.request.encoding is None or not isinstance(encoding, Encoding):
         return "", []
     table = work.output.suffixed(ENCODING_SUFFIX)
@@ -150,7 +149,7 @@ LARGEST_VALUE = 2**30 - 2**16
 
 
 def buffer_size(work: Work, survey: Survey) -> int:
-    """Most rows of a buffer: as asked for, or as many as make a good size."""
+    """Most rows of a buffer: the caller's number, or as many as make a good size."""
     elements = max(
         sum(math.prod(feature.shape) for feature in survey.features),
         sum(math.prod(target.shape) for target in survey.targets),
@@ -238,7 +237,7 @@ def _own_fields(
     earlier: Earlier | None,
 ) -> list[Field]:
     features, targets = survey.features, survey.targets
-    encoding = survey.feature.encoding
+    encoding = survey.feature.recorded
     dtypes = ["int32" if one.is_class else "float32" for one in targets]
     found = [one.found if one.is_class else None for one in targets]
     seed = request.shuffle_seed

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import psycopg2
 
 from cerebro_db.errors import InvalidArgument, LoopbackFailed
-from cerebro_db.postgres.sessions import StatementFailed
+from cerebro_db.postgres.sessions import StatementFailed, failure_of
 
 ALLOWED = (
     "a DSN such as 'host=... dbname=...' or 'postgresql://...', a SQLAlchemy engine, or a connection of "
@@ -155,21 +155,13 @@ def _translated() -> Iterator[None]:
         raise
     except Exception as error:
         found = getattr(error, "orig", None) or error  # SQLAlchemy wraps them
-        sqlstate = getattr(found, "sqlstate", None) or getattr(found, "pgcode", None)
-        diagnostics = getattr(found, "diag", None)
-        if sqlstate is None and not _is_of_driver(found):
+        if not _is_of_driver(found):
             raise
-        if sqlstate is None:
-            raise LoopbackFailed(
-                str(found).strip().partition("\n")[0],
-                hint=f"cerebro_db.connect takes {ALLOWED}",
-            ) from error
-        raise StatementFailed(
-            getattr(diagnostics, "message_primary", None) or str(found),
-            sqlstate,
-            getattr(diagnostics, "message_hint", None),
-            getattr(diagnostics, "message_detail", None),
-        ) from error
+        failure = failure_of(found)
+        if not failure.sqlstate:
+            line = str(found).strip().partition("\n")[0]
+            raise LoopbackFailed(line, hint=f"cerebro_db.connect takes {ALLOWED}") from error
+        raise failure from error
 
 
 def _is_of_driver(error: Exception) -> bool:

@@ -7,12 +7,21 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
-from cerebro_db.errors import CerebroError, InvalidData, ObjectInUse, TooManyConnections
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidData,
+    LoopbackFailed,
+    ObjectInUse,
+    TooManyConnections,
+    TrainerLost,
+)
 from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.dialects.choice import PostgreSQL
+from cerebro_db.postgres.dialects.choice import IDENTITY, PostgreSQL, dialect_of
 from cerebro_db.postgres.relations import CallerPath, forget_search_path, use_search_path
+from cerebro_db.postgres.session_settings import settings_of_session, work_for
 from cerebro_db.postgres.sessions import (
     POLL_SECONDS,
     Session,
@@ -353,3 +362,81 @@ def _told(got: int, wanted: int, by_memory: int, free: int, most: int) -> str:
     else:
         why = f"all calls of a role may use {most} together, the setting max_workers"
     return f"{got} workers instead of {wanted}: {why}"
+
+
+@dataclass(frozen=True)
+class Client:
+    """A connection to a database that has Cerebro-DB.
+
+    Attributes:
+        pool: of sessions of the role that connects.
+        search_path: that a plain session of this role has.
+        cores: of the server.
+    """
+
+    pool: SessionPool
+    dialect: PostgreSQL
+    search_path: str
+    cores: int
+
+    @classmethod
+    def of(cls, dsn: str) -> Client:
+        """Connect and ask.
+
+        Raises:
+            LoopbackFailed: the server cannot be reached.
+            StatementFailed: Cerebro-DB is not installed, or not for this role.
+        """
+        session = _connected(dsn)
+        try:
+            search_path, cores, name = session.run(_FACTS)[0]
+            dialect = dialect_of(session.server_version, name)
+            settings = settings_of_session(session, dsn)
+        finally:
+            session.close()
+        pool = SessionPool(dsn, dialect.session_settings())
+        work_for(pool, settings)
+        return cls(pool, dialect, search_path, cores)
+
+    def status(self, run_id: int) -> str:
+        """Status of a run, as ``cerebro.runs`` has it."""
+        (session,) = self.pool.take(1)
+        try:
+            return Catalog(session).run(run_id).status
+        finally:
+            self.pool.give([session])
+
+
+def _connected(dsn: str) -> Session:
+    try:
+        session = Session(dsn, "cerebro")
+        session.settle()
+    except LoopbackFailed as error:
+        error.hint = "--dsn tells where the server is; without it libpq's environment variables do"
+        raise
+    return session
+
+
+_FACTS = f"SELECT pg_catalog.current_setting('search_path'), cerebro._cores(), {IDENTITY}"
+
+
+R = TypeVar("R")
+
+
+def retried_once(work: Callable[[], R], notify: Notify) -> R:
+    """Do work that leaves nothing behind where it fails, and once more if a trainer ended in the middle of it.
+
+    Args:
+        work: done at most twice.
+        notify: is told of a trainer that has ended.
+
+    Raises:
+        StatementFailed: of the second time; of the first one, if no trainer has ended.
+    """
+    try:
+        return work()
+    except StatementFailed as error:
+        if error.sqlstate != TrainerLost.sqlstate:
+            raise
+        notify(f"{error.message}; its work is done again")
+    return work()

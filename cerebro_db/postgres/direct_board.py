@@ -162,7 +162,7 @@ class DirectBoard:
 
     def has_news(self) -> bool:
         """True if a notification has come since the last time."""
-        return self._session.heard()
+        return self._session.take_notifications()
 
 
 _WORKERS = """

@@ -34,8 +34,10 @@ from cerebro_db.postgres.session_settings import beginning, of_run
 from cerebro_db.postgres.sessions import (
     SessionLost,
     StatementFailed,
+    failure_of,
+    first_line,
+    is_loss,
     options_of,
-    tells_of_loss,
     with_keepalives,
 )
 from cerebro_db.protocol import HandedBack, StateMade, StateReport
@@ -127,7 +129,7 @@ class DirectSession:
             )  # fmt: skip
         except psycopg2.Error as error:
             raise LoopbackFailed(
-                _first_line(error),
+                first_line(error),
                 hint="--dsn tells where the server is; without it libpq's environment variables do, and a "
                 "password comes from PGPASSFILE, passfile=... or a service",
             ) from None
@@ -472,18 +474,7 @@ class DirectSession:
         try:
             yield
         except psycopg2.Error as error:
-            if self._connection.closed or tells_of_loss(error):
+            if self._connection.closed or is_loss(error):
                 self._connection.close()
-                raise SessionLost(f"the session ended: {_first_line(error)}") from None
-            diagnostics = error.diag
-            raise StatementFailed(
-                diagnostics.message_primary or _first_line(error),
-                error.pgcode or "",
-                diagnostics.message_hint,
-                diagnostics.message_detail,
-            ) from None
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+                raise SessionLost(f"the session ended: {first_line(error)}") from None
+            raise failure_of(error) from None

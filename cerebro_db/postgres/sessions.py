@@ -1,4 +1,13 @@
-"""Server sessions that work asynchronously, polled from one thread."""
+"""Server sessions that work asynchronously, polled from one thread.
+
+Whoever runs statements calls ``run(sql, parameters)``, and gets the rows, or a :class:`StatementFailed` with the server's SQLSTATE, hint and detail.
+There are four that have it: :class:`Session` here, ``CallerSession`` (the caller's own, through SPI), ``DirectSession`` (blocking,
+with COPY) and ``Connections`` (those of a user). The errors of all drivers become ours in :func:`failure_of`.
+
+A ``Session`` never blocks: ``send`` starts a statement, ``advance`` polls it once, and one thread drives many of them by :func:`wait_any`.
+``run`` is send, then advance until it is done. Each time it has waited for ``POLL_SECONDS`` it calls the session's *tick*, which raises where the caller
+wants no more; the statement is cancelled then. A :class:`SessionPool` keeps what is open, and gives each session the settings of the caller's.
+"""
 
 from __future__ import annotations
 
@@ -134,7 +143,7 @@ class _Reports:
 
 def _first_line_of(notice: str) -> str:
     """The message of a notice, without its severity."""
-    return told(notice.partition(":")[2].strip().partition("\n")[0])
+    return as_raised(notice.partition(":")[2].strip().partition("\n")[0])
 
 
 class Session(Ticking):
@@ -274,18 +283,18 @@ class Session(Ticking):
         finally:
             self._reports.others = None
 
-    def heard(self) -> bool:
+    def take_notifications(self) -> bool:
         """True if somebody has notified this session since the last time; it has nothing else to do."""
         try:
             self._connection.poll()
         except psycopg2.Error as error:
             raise self._translated(error) from None
-        found = self.has_heard
+        found = self.has_notifications
         self._connection.notifies.clear()
         return found
 
     @property
-    def has_heard(self) -> bool:
+    def has_notifications(self) -> bool:
         """True if that has come with the answer to a statement."""
         return bool(self._connection.notifies)
 
@@ -366,17 +375,22 @@ class Session(Ticking):
         if not self._connected:
             self.close()
             return _refused(error)
-        if self._connection.closed or tells_of_loss(error):
+        if self._connection.closed or is_loss(error):
             self.close()
             return SessionLost(f"a server session ended: {_lost(error)}")
-        diagnostics = error.diag
-        kind = Deadlocked if error.pgcode == _DEADLOCK else StatementFailed
-        return kind(
-            told(diagnostics.message_primary or _first_line(error), diagnostics.context),
-            error.pgcode,
-            diagnostics.message_hint,
-            diagnostics.message_detail,
-        )
+        return failure_of(error)
+
+
+def failure_of(error: Any) -> StatementFailed:
+    """The error of a statement that the server refused, from that of psycopg2 or psycopg."""
+    diagnostics = getattr(error, "diag", None)
+    message, context, hint, detail = (
+        getattr(diagnostics, name, None)
+        for name in ("message_primary", "context", "message_hint", "message_detail")
+    )
+    sqlstate = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or ""
+    kind = Deadlocked if sqlstate == _DEADLOCK else StatementFailed
+    return kind(as_raised(message or first_line(error), context), sqlstate, hint, detail)
 
 
 def check_dsn(dsn: str) -> None:
@@ -389,7 +403,7 @@ def check_dsn(dsn: str) -> None:
         psycopg2.extensions.parse_dsn(dsn)
     except psycopg2.ProgrammingError as error:
         raise InvalidArgument(
-            f"setting worker_dsn: got a connection string that libpq {_libpq()} cannot use: {_first_line(error)}",
+            f"setting worker_dsn: got a connection string that libpq {_libpq()} cannot use: {_shown_line(error)}",
             hint="leave that keyword out, or install a psycopg2 with a newer libpq",
         ) from None
 
@@ -403,10 +417,10 @@ def without_cleartext(dsn: str) -> str:
     if _libpq() < _KNOWS_REQUIRE_AUTH:
         return dsn
     try:
-        told = psycopg2.extensions.parse_dsn(dsn)
-    except psycopg2.ProgrammingError:  # told where it is used
+        given = psycopg2.extensions.parse_dsn(dsn)
+    except psycopg2.ProgrammingError:  # whoever connects tells what is wrong
         return dsn
-    if "require_auth" in told or "service" in told:
+    if "require_auth" in given or "service" in given:
         return dsn
     return f"{dsn} require_auth='!password'"
 
@@ -449,13 +463,13 @@ _TOO_MANY = re.compile(r"too many (clients|connections)|connection slots are res
 
 def _refused(error: Any) -> LoopbackFailed:
     """The error of a session that was not opened."""
-    line = _first_line(error)
+    line = _shown_line(error)
     if _TOO_MANY.search(line):
         return TooManyConnections(line)
     return LoopbackFailed(line, hint=_LOOPBACK_HINT)
 
 
-def tells_of_loss(error: Any) -> bool:
+def is_loss(error: Any) -> bool:
     """True if a session has ended with an error, or what it had on a segment has."""
     if error.pgcode == _INTERNAL:
         return _NO_COMMIT.match(str(error)) is not None
@@ -465,20 +479,24 @@ def tells_of_loss(error: Any) -> bool:
 def _lost(error: Any) -> str:
     """Error of a session that has ended; it names a segment that does not answer."""
     detail = error.diag.message_detail if error.pgcode == _SEGMENT_LOST else None
-    return f"{_first_line(error)}: {' '.join(detail.split())}" if detail else _first_line(error)
+    return f"{_shown_line(error)}: {' '.join(detail.split())}" if detail else _shown_line(error)
 
 
-def told(message: str, context: str | None = _PYTHON) -> str:
+def as_raised(message: str, context: str | None = _PYTHON) -> str:
     """A message of ours as it was raised; any other as it is."""
     if _PYTHON not in (context or "") or message.startswith(_SERVERS):
         return message
     return _WHERE.sub("", message).removeprefix(f"{UNNAMED}: ")
 
 
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # Where the socket of the server lies is for administrators to know.
-    return _SOCKET.sub("on its socket", lines[0]) if lines else type(error).__name__
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text."""
+    return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
+
+
+def _shown_line(error: BaseException) -> str:
+    """That line for users: where the socket of the server lies is for administrators to know."""
+    return _SOCKET.sub("on its socket", first_line(error))
 
 
 _SOCKET = re.compile(r'on socket "[^"]*"')

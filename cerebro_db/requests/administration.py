@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from cerebro_db.requests.declared import (
-    ATTENDED,
-    READS,
-    Flag,
-    Job,
-    Request,
-    Text,
-    sql_function,
+from cerebro_db.requests import declared as sql
+
+
+@sql.function(
+    "cerebro_version", "text", entry="settings.installed", volatility="STABLE", job=sql.READS
 )
-
-
-@sql_function("cerebro_version", "text", entry="settings.installed", volatility="STABLE", job=READS)
-class VersionRequest(Request):
+class VersionRequest(sql.Request):
     """The version of Cerebro-DB that runs in this server"""
 
 
-@sql_function("cerebro_set", "void", entry="settings.set_value")
-class SettingRequest(Request):
+@sql.function("cerebro_set", "void", entry="settings.set_value")
+class SettingRequest(sql.Request):
     """Sets what holds for the whole database, see cerebro.settings; NULL brings the default back. For members of
     cerebro_admin.
 
@@ -28,12 +22,12 @@ class SettingRequest(Request):
         value: its new value, as a text; NULL brings the default back
     """
 
-    name: Text
-    value: Text
+    name: sql.Text
+    value: sql.Text
 
 
-@sql_function("cerebro_drop_outputs", "SETOF text", entry="results.drop_outputs_of")
-class DropOutputsRequest(Request):
+@sql.function("cerebro_drop_outputs", "SETOF text", entry="results.drop_outputs_of")
+class DropOutputsRequest(sql.Request):
     """Drops a table that Cerebro-DB made and those beside it, such as <output_table>_summary, in the transaction
     of the caller; returns their names. Refuses tables of others, and those that Cerebro-DB did not make.
 
@@ -42,11 +36,11 @@ class DropOutputsRequest(Request):
             `iris_train` and `iris_test`; perhaps some of them are gone already
     """
 
-    output_table: Text
+    output_table: sql.Text
 
 
-@sql_function("cerebro_reassign_owned", "bigint", job=ATTENDED)
-class ReassignOwnedRequest(Request):
+@sql.function("cerebro_reassign_owned", "bigint", job=sql.ATTENDED)
+class ReassignOwnedRequest(sql.Request):
     """Gives the runs, registered models, jobs and schedules of a role to another one, also of a role that was
     dropped, or is not in the cluster where a dump was restored; returns how many. For superusers. Tables are
     given by REASSIGN OWNED or ALTER TABLE.
@@ -57,17 +51,17 @@ class ReassignOwnedRequest(Request):
             since
     """
 
-    owner: Text
-    new_owner: Text
+    owner: sql.Text
+    new_owner: sql.Text
 
 
-@sql_function(
+@sql.function(
     "cerebro_gpu_configuration",
     "void",
     entry="settings.gpu_configuration",
-    job=Job(makes="output_table"),
+    job=sql.Job(makes="output_table"),
 )
-class GpuRequest(Request):
+class GpuRequest(sql.Request):
     """Lists the GPUs of each host that computes. source: tensorflow, or nvidia for what nvidia-smi tells. Makes
     output_table with hostname and gpu_descr, a row for each GPU.
 
@@ -79,6 +73,6 @@ class GpuRequest(Request):
         replace: as in `cerebro_pack`
     """
 
-    output_table: Text
-    source: Text = "tensorflow"
-    replace: Flag = False
+    output_table: sql.Text
+    source: sql.Text = "tensorflow"
+    replace: sql.Flag = False

@@ -1,12 +1,12 @@
-"""What a request is: one struct per SQL function, the only place where its arguments are declared.
+"""Declarations of SQL functions: a struct each, the only place where its arguments are named.
 
-``@sql_function`` registers a struct with the name of its function. From these come
+``@sql.function`` registers a struct with the name of its function. From these come
 
-- the SQL: ``sql_of`` writes CREATE FUNCTION, the body that hands the arguments by name to an entry of ``server/``, and
+- the SQL: ``requests/sql.py`` writes CREATE FUNCTION, the body that hands the arguments by name to an entry of ``server/``, and
   COMMENT, from the docstring (templates in ``sql/objects`` say ``{{ function('cerebro_pack') }}``);
 - the check of values: whoever has a request has values that are in their ranges, since ``Request`` checks them when
   it is made (``ge``, ``le``, ``max_length``, ``Literal``, and None where it is not allowed);
-- the check of JSON: ``Function.request`` of a call that a job or a schedule makes;
+- the check of JSON: ``Function.checked`` of a call that a job or a schedule makes;
 - methods of the client, options of commands, and the tables of arguments in ``docs/sql``, with the meanings that the
   docstring lists under "Attributes", in Markdown;
 - whether jobs may call it (``job``).
@@ -58,6 +58,7 @@ Integers = Sequence[int | None] | None
 Numbers = Sequence[float | None] | None
 Texts = Sequence[str | None] | None
 MAX_WORKERS = 256
+Priority = Annotated[int, Meta(ge=-100, le=100)]
 Workers = Annotated[int, Meta(ge=1, le=MAX_WORKERS)] | None
 Name = Annotated[str, Meta(max_length=MAX_NAME)] | None
 Description = Annotated[str, Meta(max_length=MAX_DESCRIPTION)] | None
@@ -284,7 +285,7 @@ class Function(msgspec.Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def arguments(self) -> Mapping[str, Argument]:
-        """Its arguments by name, in their order."""
+        """The arguments by name, in their order."""
         hints = get_type_hints(self.request, include_extras=True)
         fields = [one for one in msgspec.structs.fields(self.request) if one.name not in CONTEXT]
         return {one.name: _argument(one.name, hints[one.name], one.default) for one in fields}
@@ -297,7 +298,7 @@ class Function(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def comment(self) -> str:
-        """What it does, in one line."""
+        """The COMMENT of the function, in one line."""
         return " ".join((self.request.__doc__ or "").partition(_ATTRIBUTES)[0].split())
 
     @functools.cached_property
@@ -394,7 +395,7 @@ FUNCTIONS: dict[str, tuple[Function, ...]] = {}
 R = TypeVar("R", bound=Request)
 
 
-def sql_function(name: str, returns: str, **how: Any) -> Callable[[type[R]], type[R]]:
+def function(name: str, returns: str, **how: Any) -> Callable[[type[R]], type[R]]:
     """Declare the function whose arguments a struct has.
 
     Args:

@@ -11,30 +11,16 @@ from cerebro_db.configs.messages import check_choice, check_range
 from cerebro_db.core.strategies import Strategy
 from cerebro_db.decide.strategies import DEFAULT, DEFAULT_OF_ONE, SCHEDULES, parse_strategy
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.requests.declared import (
-    BIGINT,
-    BigInt,
-    Description,
-    Flag,
-    Integer,
-    Interval,
-    Job,
-    Name,
-    Number,
-    Request,
-    Text,
-    Workers,
-    sql_function,
-)
+from cerebro_db.requests import declared as sql
 
 MAX_ITERATIONS = 1_000_000
 MAX_SECONDS = 10 * 365 * 86_400.0
 Iterations = Annotated[int, Meta(ge=1, le=MAX_ITERATIONS)]
-Seed = Annotated[int, BIGINT, Meta(ge=0, le=2**63 - 1)]
+Seed = Annotated[int, sql.BIGINT, Meta(ge=0, le=2**63 - 1)]
 Durability = Literal["hop", "epoch"]
 
 
-class RunRequest(Request, kw_only=True):
+class RunRequest(sql.Request, kw_only=True):
     """A request for a run; what only some of the functions have is as it is by default here.
 
     Attributes:
@@ -82,7 +68,7 @@ class RunRequest(Request, kw_only=True):
 
     @functools.cached_property
     def chosen(self) -> Strategy:
-        """The strategy that is asked for, with its parameters.
+        """The strategy of the run, with its parameters.
 
         Raises:
             InvalidArgument: there is no such strategy, or it has no such parameter.
@@ -122,13 +108,13 @@ class RunRequest(Request, kw_only=True):
         _check_deterministic(self)
 
 
-@sql_function(
+@sql.function(
     "cerebro_fit_multiple",
     "bigint",
     entry="fitting.fit",
-    job=Job(
+    job=sql.Job(
         makes="model_output_table",
-        reads=("source_table", "validation_table", "model_selection_table", "model_arch_table"),
+        reads=("source_table", "validation_table", "model_selection_table"),
         steps="fit",
     ),
 )
@@ -187,28 +173,28 @@ class FitRequest(RunRequest):
             `'auto'` [no speeds are measured](#how-fast-steps-are). Default: all are allowed
     """
 
-    source_table: Text
-    model_output_table: Text
-    model_selection_table: Text
+    source_table: sql.Text
+    model_output_table: sql.Text
+    model_selection_table: sql.Text
     num_iterations: Iterations
-    use_gpus: Flag = False
-    validation_table: Text = None
-    metrics_compute_frequency: Integer = None
-    warm_start: Flag = False
-    name: Name = None
-    description: Description = None
-    use_caching: Flag = True
+    use_gpus: sql.Flag = False
+    validation_table: sql.Text = None
+    metrics_compute_frequency: sql.Integer = None
+    warm_start: sql.Flag = False
+    name: sql.Name = None
+    description: sql.Description = None
+    use_caching: sql.Flag = True
     seed: Seed = 0
-    num_workers: Workers = None
+    num_workers: sql.Workers = None
     durability: Durability = "hop"
-    max_seconds: Number = None
-    schedule: Text = DEFAULT
-    replace: Flag = False
-    wait: Flag = True
-    priority: Integer = 0
-    strategy: Text = None
-    strategy_params: Text = None
-    deterministic: Flag = None
+    max_seconds: sql.Number = None
+    schedule: sql.Text = DEFAULT
+    replace: sql.Flag = False
+    wait: sql.Flag = True
+    priority: sql.Priority = 0
+    strategy: sql.Text = None
+    strategy_params: sql.Text = None
+    deterministic: sql.Flag = None
 
     def __post_init__(self) -> None:
         """Refuse what no table could make right."""
@@ -221,13 +207,13 @@ class FitRequest(RunRequest):
         return self.num_iterations
 
 
-@sql_function(
+@sql.function(
     "cerebro_fit",
     "bigint",
     entry="fitting.fit_one",
-    job=Job(
+    job=sql.Job(
         makes="model_output_table",
-        reads=("source_table", "validation_table", "model_selection_table", "model_arch_table"),
+        reads=("source_table", "validation_table", "model_arch_table"),
         steps="fit",
     ),
 )
@@ -250,30 +236,30 @@ class FitOneRequest(RunRequest):
             administrators
     """
 
-    source_table: Text
-    model_output_table: Text
-    model_arch_table: Text
-    model_id: Integer
-    compile_params: Text
-    fit_params: Text
+    source_table: sql.Text
+    model_output_table: sql.Text
+    model_arch_table: sql.Text
+    model_id: sql.Integer
+    compile_params: sql.Text
+    fit_params: sql.Text
     num_iterations: Iterations
-    use_gpus: Flag = False
-    validation_table: Text = None
-    metrics_compute_frequency: Integer = None
-    warm_start: Flag = False
-    name: Name = None
-    description: Description = None
-    object_table: Text = None
-    use_caching: Flag = True
+    use_gpus: sql.Flag = False
+    validation_table: sql.Text = None
+    metrics_compute_frequency: sql.Integer = None
+    warm_start: sql.Flag = False
+    name: sql.Name = None
+    description: sql.Description = None
+    object_table: sql.Text = None
+    use_caching: sql.Flag = True
     seed: Seed = 0
     durability: Durability = "hop"
-    max_seconds: Number = None
-    replace: Flag = False
-    wait: Flag = True
-    priority: Integer = 0
-    strategy: Text = None
-    strategy_params: Text = None
-    deterministic: Flag = None
+    max_seconds: sql.Number = None
+    replace: sql.Flag = False
+    wait: sql.Flag = True
+    priority: sql.Priority = 0
+    strategy: sql.Text = None
+    strategy_params: sql.Text = None
+    deterministic: sql.Flag = None
 
     def __post_init__(self) -> None:
         """Refuse what no table could make right."""
@@ -306,8 +292,8 @@ class FitOneRequest(RunRequest):
         return 1, self.model_id, self.compile_params, self.fit_params or ""
 
 
-@sql_function("cerebro_resume", "bigint", entry="fitting.resume")
-class ResumeRequest(Request):
+@sql.function("cerebro_resume", "bigint", entry="fitting.resume")
+class ResumeRequest(sql.Request):
     """Goes on with a run that was interrupted, cancelled, paused or failed, from its last committed hops; the
     results are those of a run that was never disturbed. Returns the run_id. any_version: also where other
     versions of TensorFlow, or another processor, may give other results. model_output_table: another name for
@@ -328,13 +314,13 @@ class ResumeRequest(Request):
             administrators
     """
 
-    run_id: BigInt
-    max_seconds: Number = None
-    num_workers: Workers = None
-    any_version: Flag = False
-    model_output_table: Text = None
-    wait: Flag = True
-    priority: Integer = 0
+    run_id: sql.BigInt
+    max_seconds: sql.Number = None
+    num_workers: sql.Workers = None
+    any_version: sql.Flag = False
+    model_output_table: sql.Text = None
+    wait: sql.Flag = True
+    priority: sql.Priority = 0
 
     def __post_init__(self) -> None:
         """Refuse what no run could make right."""
@@ -342,8 +328,8 @@ class ResumeRequest(Request):
         check_seconds(self.max_seconds)
 
 
-@sql_function("cerebro_cancel", "text", entry="fitting.cancel")
-class CancelRequest(Request):
+@sql.function("cerebro_cancel", "text", entry="fitting.cancel")
+class CancelRequest(sql.Request):
     """Stops a run that another session drives, or one of its configurations; what is committed stays, and the run
     can be resumed. Returns the status afterwards.
 
@@ -354,12 +340,12 @@ class CancelRequest(Request):
             the whole run
     """
 
-    run_id: BigInt
-    mst_key: Integer = None
+    run_id: sql.BigInt
+    mst_key: sql.Integer = None
 
 
-@sql_function("cerebro_pause", "text", entry="fitting.pause")
-class PauseRequest(Request):
+@sql.function("cerebro_pause", "text", entry="fitting.pause")
+class PauseRequest(sql.Request):
     """Stops a run that another session drives, whose call then returns without an error; cerebro_resume goes on
     with it. Returns the status afterwards.
 
@@ -367,22 +353,22 @@ class PauseRequest(Request):
         run_id: as in `cerebro_cancel`
     """
 
-    run_id: BigInt
+    run_id: sql.BigInt
 
 
-@sql_function("cerebro_drop_run", "void", entry="fitting.drop_run")
-class DropRunRequest(Request):
+@sql.function("cerebro_drop_run", "void", entry="fitting.drop_run")
+class DropRunRequest(sql.Request):
     """Removes a run that has stopped from the catalog, and its states. The output tables stay.
 
     Attributes:
         run_id: a run that the caller sees in `cerebro.runs` and that nobody drives
     """
 
-    run_id: BigInt
+    run_id: sql.BigInt
 
 
-@sql_function("cerebro_vacuum", "SETOF record", out="run_id bigint, bytes bigint")
-class VacuumRequest(Request):
+@sql.function("cerebro_vacuum", "SETOF record", out="run_id bigint, bytes bigint")
+class VacuumRequest(sql.Request):
     """Removes the states of runs that stopped so long ago, and states that belong to no run; administrators do it
     for all. Such a run can no longer be resumed; its record stays. Returns what was removed.
 
@@ -390,7 +376,7 @@ class VacuumRequest(Request):
         older_than: since the run was stopped, or its last hop; not negative
     """
 
-    older_than: Interval = "7 days"
+    older_than: sql.Interval = "7 days"
 
 
 def check_workers(strategy: Strategy, num_workers: int | None) -> None:

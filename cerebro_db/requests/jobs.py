@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from cerebro_db.requests.declared import (
-    ATTENDED,
-    BigInt,
-    Integer,
-    Interval,
-    Job,
-    Json,
-    Request,
-    Text,
-    sql_function,
-)
+from typing import Literal
+
+from cerebro_db.requests import declared as sql
 
 
-@sql_function("cerebro_work", "integer", job=ATTENDED)
-class WorkRequest(Request):
+@sql.function("cerebro_work", "integer", job=sql.ATTENDED)
+class WorkRequest(sql.Request):
     """Starts jobs that wait, and those that were under way when the server ended; forgets runs and jobs that are
     older than the setting keep_runs. pg_cron and cerebro daemon call it every minute, and nobody else has to.
     Returns how many jobs were started.
     """
 
 
-@sql_function("cerebro_wait", "text", job=ATTENDED)
-class WaitRequest(Request):
+@sql.function("cerebro_wait", "text", job=sql.ATTENDED)
+class WaitRequest(sql.Request):
     """Waits until a run has ended, with the job that it is of; returns its status, which is queued or running
     where the time is over before.
 
@@ -33,12 +25,12 @@ class WaitRequest(Request):
         timeout: such as `'10 minutes'`; default: any time
     """
 
-    run_id: BigInt
-    timeout: Interval = None
+    run_id: sql.BigInt
+    timeout: sql.Interval = None
 
 
-@sql_function("cerebro_wait_job", "text", job=ATTENDED)
-class WaitJobRequest(Request):
+@sql.function("cerebro_wait_job", "text", job=sql.ATTENDED)
+class WaitJobRequest(sql.Request):
     """Waits until a job has ended; returns its status, which is queued or running where the time is over before.
 
     Attributes:
@@ -46,12 +38,12 @@ class WaitJobRequest(Request):
         timeout: as above
     """
 
-    job_id: BigInt
-    timeout: Interval = None
+    job_id: sql.BigInt
+    timeout: sql.Interval = None
 
 
-@sql_function("cerebro_cancel_job", "text", entry="jobs.cancel", job=ATTENDED)
-class CancelJobRequest(Request):
+@sql.function("cerebro_cancel_job", "text", entry="jobs.cancel", job=sql.ATTENDED)
+class CancelJobRequest(sql.Request):
     """Stops a job, whether it waits or is under way; its run, where it has one, can be resumed. Returns the status
     afterwards.
 
@@ -59,16 +51,16 @@ class CancelJobRequest(Request):
         job_id: a job that is `queued`, `running` or `interrupted`
     """
 
-    job_id: BigInt
+    job_id: sql.BigInt
 
 
-@sql_function(
+@sql.function(
     "cerebro_promote_if_better",
     "integer",
     entry="jobs.promote",
-    job=Job(reads=("validation_table",)),
+    job=sql.Job(reads=("validation_table",)),
 )
-class PromotionRequest(Request):
+class PromotionRequest(sql.Request):
     """Registers the best model of a finished run, or that of mst_key, and gives it the alias, such as
     model:digits@champion, if it is better on the validation table of the run than the version that has the
     alias, or where none has. Both are scored anew: on the packed rows, or, where one of them was trained with
@@ -86,14 +78,14 @@ class PromotionRequest(Request):
             columns that the two were trained on
     """
 
-    run_id: BigInt
-    model: Text
-    mst_key: Integer = None
-    validation_table: Text = None
+    run_id: sql.BigInt
+    model: sql.Text
+    mst_key: sql.Integer = None
+    validation_table: sql.Text = None
 
 
-@sql_function("cerebro_submit", "bigint", entry="jobs.submit", job=ATTENDED)
-class SubmitRequest(Request):
+@sql.function("cerebro_submit", "bigint", entry="jobs.submit", job=sql.ATTENDED)
+class SubmitRequest(sql.Request):
     """Makes calls once, one after another, as a job that needs no session, and returns its job_id. calls,
     on_success and priority as in cerebro_schedule. Any function that changes data may be called. Everything is
     checked now.
@@ -103,13 +95,13 @@ class SubmitRequest(Request):
             and is `false` then
     """
 
-    calls: Json
-    on_success: Text = None
-    priority: Integer = 0
+    calls: sql.Json
+    on_success: sql.Text = None
+    priority: sql.Priority = 0
 
 
-@sql_function("cerebro_schedule", "void", entry="jobs.schedule", job=ATTENDED)
-class ScheduleRequest(Request):
+@sql.function("cerebro_schedule", "void", entry="jobs.schedule", job=sql.ATTENDED)
+class ScheduleRequest(sql.Request):
     """Makes calls again and again, as a job of the caller each time: cron such as 0 3 * * *; calls: an object with
     the functions by name, in their order, and their arguments by name; any function that changes data may be
     called. Everything is checked now. on_success: such as model:digits@champion, for cerebro_promote_if_better.
@@ -138,27 +130,27 @@ class ScheduleRequest(Request):
             daemon, with a NOTICE
     """
 
-    name: Text
-    cron: Text
-    calls: Json
-    on_success: Text = None
-    priority: Integer = 0
-    timer: Text = None
+    name: sql.Text
+    cron: sql.Text
+    calls: sql.Json
+    on_success: sql.Text = None
+    priority: sql.Priority = 0
+    timer: Literal["pg_cron", "crontab", "daemon"] | None = None
 
 
-@sql_function("cerebro_unschedule", "void", entry="jobs.unschedule", job=ATTENDED)
-class UnscheduleRequest(Request):
+@sql.function("cerebro_unschedule", "void", entry="jobs.unschedule", job=sql.ATTENDED)
+class UnscheduleRequest(sql.Request):
     """Ends a schedule; a job of it that goes on does so.
 
     Attributes:
         name: of a schedule of the calling role
     """
 
-    name: Text
+    name: sql.Text
 
 
-@sql_function("cerebro_start_schedule", "bigint", entry="jobs.start_schedule", job=ATTENDED)
-class StartScheduleRequest(Request):
+@sql.function("cerebro_start_schedule", "bigint", entry="jobs.start_schedule", job=sql.ATTENDED)
+class StartScheduleRequest(sql.Request):
     """Makes the calls of a schedule now, as a job; returns its job_id. Where the one before still goes on it is
     skipped, which is a job as well, and NULL is returned. Timers call it.
 
@@ -166,4 +158,4 @@ class StartScheduleRequest(Request):
         name: of a schedule of the calling role
     """
 
-    name: Text
+    name: sql.Text

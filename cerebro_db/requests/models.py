@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from cerebro_db.requests.declared import (
-    READS,
-    Bytes,
-    Flag,
-    Integer,
-    Integers,
-    Job,
-    Json,
-    Number,
-    Overload,
-    Request,
-    Text,
-    Texts,
-    sql_function,
-)
+from cerebro_db.requests import declared as sql
 
 
-@sql_function(
+@sql.function(
     "cerebro_load_model",
     "integer",
     entry="models.load_model",
-    job=Job(reads=("packed_table",)),
+    job=sql.Job(reads=("packed_table",)),
     overloads=(
-        Overload("model_arch", "jsonb", "The same with the architecture as jsonb."),
-        Overload(
+        sql.Overload("model_arch", "jsonb", "The same with the architecture as jsonb."),
+        sql.Overload(
             "model_arch",
             "text",
             "The same with the architecture as text: JSON, or the name of a net such as ResNet50, which is made for the rows and classes of packed_table.",
         ),
     ),
 )
-class LoadRequest(Request):
+class LoadRequest(sql.Request):
     """Puts a model into an architecture table, which is made if it is not there, and returns its model_id.
     model_arch: the text of a model's to_json() of Keras 3 or 2, checked against a list of allowed layers and by
     building the model; model_weights: where training starts, float32 in the order of get_weights();
@@ -54,16 +40,16 @@ class LoadRequest(Request):
             for
     """
 
-    model_arch_table: Text
-    model_arch: Json
-    model_weights: Bytes = None
-    name: Text = None
-    description: Text = None
-    packed_table: Text = None
+    model_arch_table: sql.Text
+    model_arch: sql.Json
+    model_weights: sql.Bytes = None
+    name: sql.Text = None
+    description: sql.Text = None
+    packed_table: sql.Text = None
 
 
-@sql_function("cerebro_delete_model", "void", entry="models.delete_model")
-class DeleteModelRequest(Request):
+@sql.function("cerebro_delete_model", "void", entry="models.delete_model")
+class DeleteModelRequest(sql.Request):
     """Deletes a model from an architecture table, and the table with its last model.
 
     Attributes:
@@ -71,12 +57,12 @@ class DeleteModelRequest(Request):
         model_id: a model in it
     """
 
-    model_arch_table: Text
-    model_id: Integer
+    model_arch_table: sql.Text
+    model_id: sql.Integer
 
 
-@sql_function("cerebro_mlp", "json", entry="models.mlp", job=READS)
-class MlpRequest(Request):
+@sql.function("cerebro_mlp", "json", entry="models.mlp", job=sql.READS)
+class MlpRequest(sql.Request):
     """The JSON of a multilayer perceptron for cerebro_load_model. inputs and outputs that are NULL are filled in
     there from packed_table.
 
@@ -92,21 +78,21 @@ class MlpRequest(Request):
             `linear` of numbers
     """
 
-    inputs: Integer = None
-    hidden: Integers = (64, 64)
-    outputs: Integer = None
-    activation: Text = "relu"
-    dropout: Number = 0
-    output_activation: Text = None
+    inputs: sql.Integer = None
+    hidden: sql.Integers = (64, 64)
+    outputs: sql.Integer = None
+    activation: sql.Text = "relu"
+    dropout: sql.Number = 0
+    output_activation: sql.Text = None
 
 
-@sql_function(
+@sql.function(
     "cerebro_generate_configs",
     "void",
     entry="models.generate_configs",
-    job=Job(makes="model_selection_table", reads=("model_arch_table",)),
+    job=sql.Job(makes="model_selection_table", reads=("model_arch_table",)),
 )
-class GridRequest(Request):
+class GridRequest(sql.Request):
     """Writes configurations (mst_key, model_id, compile_params, fit_params) into a model selection table and makes
     <table>_summary; a table that exists and is of the same architectures gets those that it does not have.
     Grids are dictionaries of lists, such as {'loss': ['mse'], 'optimizer_params_list': [{'optimizer': ['Adam'],
@@ -134,25 +120,25 @@ class GridRequest(Request):
             what they do not have
     """
 
-    model_arch_table: Text
-    model_selection_table: Text
-    model_id_list: Integers
-    compile_params_grid: Text
-    fit_params_grid: Text
-    search_type: Text = "grid"
-    num_configs: Integer = None
-    random_state: Integer = None
-    object_table: Text = None
-    replace: Flag = False
+    model_arch_table: sql.Text
+    model_selection_table: sql.Text
+    model_id_list: sql.Integers
+    compile_params_grid: sql.Text
+    fit_params_grid: sql.Text
+    search_type: sql.Text = "grid"
+    num_configs: sql.Integer = None
+    random_state: sql.Integer = None
+    object_table: sql.Text = None
+    replace: sql.Flag = False
 
 
-@sql_function(
+@sql.function(
     "cerebro_load_configs",
     "void",
     entry="models.load_configs",
-    job=Job(makes="model_selection_table", reads=("model_arch_table",)),
+    job=sql.Job(makes="model_selection_table", reads=("model_arch_table",)),
 )
-class ListRequest(Request):
+class ListRequest(sql.Request):
     """Makes a model selection table and <table>_summary with every combination of models, compile parameters, such
     as loss='mse',optimizer='Adam(lr=0.1)',metrics=['mae'], and fit parameters, such as batch_size=32,epochs=1.
 
@@ -164,17 +150,17 @@ class ListRequest(Request):
         replace: as in `cerebro_pack`
     """
 
-    model_arch_table: Text
-    model_selection_table: Text
-    model_id_list: Integers
-    compile_params_list: Texts
-    fit_params_list: Texts
-    object_table: Text = None
-    replace: Flag = False
+    model_arch_table: sql.Text
+    model_selection_table: sql.Text
+    model_id_list: sql.Integers
+    compile_params_list: sql.Texts
+    fit_params_list: sql.Texts
+    object_table: sql.Text = None
+    replace: sql.Flag = False
 
 
-@sql_function("cerebro_export", "bytea", entry="registry.export", job=READS)
-class ExportRequest(Request):
+@sql.function("cerebro_export", "bytea", entry="registry.export", job=sql.READS)
+class ExportRequest(sql.Request):
     """A trained model, of a table or registered, as the bytes of a file. format: keras for Keras' own file, onnx,
     or npz for arrays of NumPy. mst_key may be left out where there is one model.
 
@@ -186,29 +172,29 @@ class ExportRequest(Request):
             `'npz'`: arrays of NumPy, without pickle
     """
 
-    model_table: Text
-    mst_key: Integer = None
-    format: Text = "keras"
+    model_table: sql.Text
+    mst_key: sql.Integer = None
+    format: sql.Text = "keras"
 
 
-@sql_function("cerebro_load_model_file", "integer", entry="models.load_model_file")
-class FileRequest(Request):
+@sql.function("cerebro_load_model_file", "integer", entry="models.load_model_file")
+class FileRequest(sql.Request):
     """Puts the model of a .keras file into an architecture table, as cerebro_load_model does, and returns its
     model_id. Architecture and weights are read, nothing else of the file.
 
     Attributes:
         model_arch_table, name, description: as in `cerebro_load_model`
-        file: the bytes of a file that Keras 3 saved, at most 511 MB
+        file: the bytes of a file that Keras 3 saved, less than 1 GB, as any value of the server
     """
 
-    model_arch_table: Text
-    file: Bytes
-    name: Text = None
-    description: Text = None
+    model_arch_table: sql.Text
+    file: sql.Bytes
+    name: sql.Text = None
+    description: sql.Text = None
 
 
-@sql_function("cerebro_register_function", "void", entry="models.register_function", by="trainer")
-class RegisterFunctionRequest(Request):
+@sql.function("cerebro_register_function", "void", entry="models.register_function", by="trainer")
+class RegisterFunctionRequest(sql.Request):
     """Lets custom.name mean a function of an installed Python package, package.module:function, as loss, metric or
     schedule of a LearningRateScheduler. For members of cerebro_admin.
 
@@ -220,12 +206,12 @@ class RegisterFunctionRequest(Request):
             refused, also from administrators
     """
 
-    name: Text
-    path: Text
+    name: sql.Text
+    path: sql.Text
 
 
-@sql_function("cerebro_register_expression", "void", entry="models.register_expression")
-class RegisterExpressionRequest(Request):
+@sql.function("cerebro_register_expression", "void", entry="models.register_expression")
+class RegisterExpressionRequest(sql.Request):
     """Lets custom.name mean an expression: of y_true and y_pred as loss or metric, of x as activation. It is
     parsed and checked, and never run as code. For members of cerebro_admin.
 
@@ -234,23 +220,23 @@ class RegisterExpressionRequest(Request):
         expression: of `y_true` and `y_pred` for a loss or a metric, of `x` for an activation
     """
 
-    name: Text
-    expression: Text
+    name: sql.Text
+    expression: sql.Text
 
 
-@sql_function("cerebro_unregister_function", "void", entry="models.unregister_function")
-class UnregisterFunctionRequest(Request):
+@sql.function("cerebro_unregister_function", "void", entry="models.unregister_function")
+class UnregisterFunctionRequest(sql.Request):
     """Takes back what cerebro_register_function or cerebro_register_expression did. For members of cerebro_admin.
 
     Attributes:
         name: without `custom.`
     """
 
-    name: Text
+    name: sql.Text
 
 
-@sql_function("cerebro_load_custom_function", "void", entry="models.load_custom_function")
-class LoadFunctionRequest(Request):
+@sql.function("cerebro_load_custom_function", "void", entry="models.load_custom_function")
+class LoadFunctionRequest(sql.Request):
     """Adds a name to an object table (id, name, description, object), which is made if it is not there: with
     object_table in a call, the name in its parameters means the function that is registered as custom.name.
     object, the pickled function of MADlib, is neither read nor kept.
@@ -264,16 +250,16 @@ class LoadFunctionRequest(Request):
         description: any text
     """
 
-    object_table: Text
-    object: Bytes
-    name: Text
-    description: Text = None
+    object_table: sql.Text
+    object: sql.Bytes
+    name: sql.Text
+    description: sql.Text = None
 
 
-@sql_function(
+@sql.function(
     "cerebro_load_top_k_accuracy_function", "void", entry="models.load_top_k_accuracy_function"
 )
-class LoadTopKRequest(Request):
+class LoadTopKRequest(sql.Request):
     """Adds the name top_k_accuracy to an object table, which is made if it is not there. The metric is built in, for
     any k, and needs no object table.
 
@@ -282,12 +268,12 @@ class LoadTopKRequest(Request):
         k: at least 1
     """
 
-    object_table: Text
-    k: Integer
+    object_table: sql.Text
+    k: sql.Integer
 
 
-@sql_function("cerebro_delete_custom_function", "void", entry="models.delete_custom_function")
-class DeleteFunctionRequest(Request):
+@sql.function("cerebro_delete_custom_function", "void", entry="models.delete_custom_function")
+class DeleteFunctionRequest(sql.Request):
     """Deletes a function from an object table, and the table with its last one.
 
     Attributes:
@@ -295,12 +281,12 @@ class DeleteFunctionRequest(Request):
         id: of the row
     """
 
-    object_table: Text
-    id: Integer
+    object_table: sql.Text
+    id: sql.Integer
 
 
-@sql_function("cerebro_delete_custom_function", "void", entry="models.delete_named_function")
-class DeleteNamedFunctionRequest(Request):
+@sql.function("cerebro_delete_custom_function", "void", entry="models.delete_named_function")
+class DeleteNamedFunctionRequest(sql.Request):
     """The same by the name of the function.
 
     Attributes:
@@ -308,5 +294,5 @@ class DeleteNamedFunctionRequest(Request):
         name: of the function
     """
 
-    object_table: Text
-    name: Text
+    object_table: sql.Text
+    name: sql.Text

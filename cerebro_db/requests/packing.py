@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-from cerebro_db.requests.declared import (
-    READS,
-    BigInt,
-    Bytes,
-    Flag,
-    Integer,
-    Integers,
-    Job,
-    Json,
-    Number,
-    Overload,
-    Request,
-    Text,
-    sql_function,
-)
+from cerebro_db.requests import declared as sql
 
 
-@sql_function(
+@sql.function(
     "cerebro_pack",
     "void",
     entry="packing.pack",
-    job=Job(makes="output_table", reads=("source_table", "encoding_of"), steps="pack"),
+    job=sql.Job(makes="output_table", reads=("source_table", "encoding_of"), steps="pack"),
     overloads=(
-        Overload(
+        sql.Overload(
             "num_classes",
             "integer[]",
             "The same with the number of classes of each of several outputs; NULL for float targets.",
         ),
-        Overload(
+        sql.Overload(
             "num_classes",
             "text",
             "The same with the numbers of classes as the text of an array, such as {3,NULL}.",
         ),
     ),
 )
-class PackRequest(Request):
+class PackRequest(sql.Request):
     """Packs a table for training: rows shuffled by the seed, spread evenly over partitions, and packed into
     buffers of float32 features and class ids (or float32 targets). Makes output_table and
     <output_table>_summary. buffer_size: most rows in a buffer (default: about 8 MB of features);
@@ -82,28 +68,28 @@ class PackRequest(Request):
             too](#earlier-encodings)
     """
 
-    source_table: Text
-    output_table: Text
-    dependent_varname: Text
-    independent_varname: Text
-    buffer_size: Integer = None
-    normalizing_const: Number = 1.0
-    num_classes: Integer = None
-    distribution_rules: Text = "all_segments"
-    num_partitions: Integer = None
-    seed: BigInt = 0
-    sample_weight: Text = None
-    replace: Flag = False
-    encoding_of: Text = None
+    source_table: sql.Text
+    output_table: sql.Text
+    dependent_varname: sql.Text
+    independent_varname: sql.Text
+    buffer_size: sql.Integer = None
+    normalizing_const: sql.Number = 1.0
+    num_classes: sql.Integer = None
+    distribution_rules: sql.Text = "all_segments"
+    num_partitions: sql.Integer = None
+    seed: sql.BigInt = 0
+    sample_weight: sql.Text = None
+    replace: sql.Flag = False
+    encoding_of: sql.Text = None
 
 
-@sql_function(
+@sql.function(
     "cerebro_pack_columns",
     "void",
     entry="packing.pack_columns",
-    job=Job(makes="output_table", reads=("source_table", "encoding_of"), steps="pack"),
+    job=sql.Job(makes="output_table", reads=("source_table", "encoding_of"), steps="pack"),
 )
-class PackColumnsRequest(Request):
+class PackColumnsRequest(sql.Request):
     """Packs columns of mixed types for training: numbers, booleans, categories, dates and times become the column
     features, with an encoding that is computed from the source and recorded. independent_varname: columns
     separated by commas, or * for all but the dependent variable and those of excluded. numbers: standardize,
@@ -137,33 +123,33 @@ class PackColumnsRequest(Request):
             surveyed anew: [below](#earlier-encodings)
     """
 
-    source_table: Text
-    output_table: Text
-    dependent_varname: Text
-    independent_varname: Text
-    buffer_size: Integer = None
-    numbers: Text = "standardize"
-    categories: Text = "onehot"
-    max_categories: Integer = 100
-    encodings: Json = None
-    excluded: Text = None
-    num_classes: Integer = None
-    num_partitions: Integer = None
-    seed: BigInt = 0
-    sample_weight: Text = None
-    distribution_rules: Text = "all_segments"
-    replace: Flag = False
-    encoding_of: Text = None
-    min_coverage: Number = 0.5
+    source_table: sql.Text
+    output_table: sql.Text
+    dependent_varname: sql.Text
+    independent_varname: sql.Text
+    buffer_size: sql.Integer = None
+    numbers: sql.Text = "standardize"
+    categories: sql.Text = "onehot"
+    max_categories: sql.Integer = 100
+    encodings: sql.Json = None
+    excluded: sql.Text = None
+    num_classes: sql.Integer = None
+    num_partitions: sql.Integer = None
+    seed: sql.BigInt = 0
+    sample_weight: sql.Text = None
+    distribution_rules: sql.Text = "all_segments"
+    replace: sql.Flag = False
+    encoding_of: sql.Text = None
+    min_coverage: sql.Number = 0.5
 
 
-@sql_function(
+@sql.function(
     "cerebro_encode",
     "void",
     entry="packing.encode",
-    job=Job(makes="output_table", reads=("source_table", "training_table")),
+    job=sql.Job(makes="output_table", reads=("source_table", "training_table")),
 )
-class EncodeRequest(Request):
+class EncodeRequest(sql.Request):
     """The features of the rows of a table, by the encoding that cerebro_pack_columns has recorded with
     training_table, which may also be a table of models trained on it, or a registered model. Makes output_table
     with the id and features.
@@ -177,20 +163,20 @@ class EncodeRequest(Request):
         replace: as in `cerebro_pack`
     """
 
-    source_table: Text
-    training_table: Text
-    output_table: Text
-    id_col: Text
-    replace: Flag = False
+    source_table: sql.Text
+    training_table: sql.Text
+    output_table: sql.Text
+    id_col: sql.Text
+    replace: sql.Flag = False
 
 
-@sql_function(
+@sql.function(
     "cerebro_create_encoder",
     "void",
     entry="packing.create_encoder",
-    job=Job(reads=("source_table", "training_table")),
+    job=sql.Job(reads=("source_table", "training_table")),
 )
-class EncoderRequest(Request):
+class EncoderRequest(sql.Request):
     """Makes a function from a row of source_table to its features, for cerebro_predict_row in queries and
     triggers, by the encoding that training_table has: a table that cerebro_pack_columns made, a table of models
     trained on it, or a registered model.
@@ -203,19 +189,19 @@ class EncoderRequest(Request):
         replace: whether such a function that is there already is replaced, in place: views and grants stay
     """
 
-    source_table: Text
-    training_table: Text
-    function_name: Text
-    replace: Flag = False
+    source_table: sql.Text
+    training_table: sql.Text
+    function_name: sql.Text
+    replace: sql.Flag = False
 
 
-@sql_function(
+@sql.function(
     "cerebro_pack_validation",
     "void",
     entry="packing.pack_validation",
-    job=Job(makes="output_table", reads=("source_table", "training_table"), steps="pack"),
+    job=sql.Job(makes="output_table", reads=("source_table", "training_table"), steps="pack"),
 )
-class PackValidationRequest(Request):
+class PackValidationRequest(sql.Request):
     """Packs a validation table with the class values, row shape, normalizing constant and number of partitions of
     training_table, a table that cerebro_pack or cerebro_pack_columns made; with the encoding of the latter,
     where independent_varname may be NULL. As many columns, separated by commas, as the training table has. Rows
@@ -233,58 +219,58 @@ class PackValidationRequest(Request):
         on_error: of images that cannot be read: as in [`cerebro_pack_images`](#damaged-images)
     """
 
-    source_table: Text
-    output_table: Text
-    dependent_varname: Text
-    independent_varname: Text
-    training_table: Text
-    buffer_size: Integer = None
-    distribution_rules: Text = None
-    replace: Flag = False
-    on_error: Text = "stop"
+    source_table: sql.Text
+    output_table: sql.Text
+    dependent_varname: sql.Text
+    independent_varname: sql.Text
+    training_table: sql.Text
+    buffer_size: sql.Integer = None
+    distribution_rules: sql.Text = None
+    replace: sql.Flag = False
+    on_error: sql.Text = "stop"
 
 
-@sql_function(
+@sql.function(
     "cerebro_convert_bytea_to_real_array",
     "real[]",
     body='return relay.numbers(data, "f")',
     volatility="IMMUTABLE",
-    job=READS,
+    job=sql.READS,
 )
-class RealArrayRequest(Request):
+class RealArrayRequest(sql.Request):
     """The numbers in a column of features, or of float targets, of a packed table, one row after another.
 
     Attributes:
         data: float32, four bytes each; 16 MB at most: `substring` takes a part of more
     """
 
-    data: Bytes
+    data: sql.Bytes
 
 
-@sql_function(
+@sql.function(
     "cerebro_convert_bytea_to_integer_array",
     "integer[]",
     body='return relay.numbers(data, "i")',
     volatility="IMMUTABLE",
-    job=READS,
+    job=sql.READS,
 )
-class IntegerArrayRequest(Request):
+class IntegerArrayRequest(sql.Request):
     """The numbers of classes in a column of a packed table, one row after another.
 
     Attributes:
         data: int32, four bytes each; 16 MB at most
     """
 
-    data: Bytes
+    data: sql.Bytes
 
 
-@sql_function(
+@sql.function(
     "cerebro_train_test_split",
     "void",
     entry="packing.train_test_split",
-    job=Job(makes="output_table", suffixes=("", "_train", "_test"), reads=("source_table",)),
+    job=sql.Job(makes="output_table", suffixes=("", "_train", "_test"), reads=("source_table",)),
 )
-class SplitRequest(Request):
+class SplitRequest(sql.Request):
     """Splits the rows of a table at random into rows to train with and rows to test with, the same for the same
     seed whatever the physical order of the rows. grouping_cols: columns by which the split is stratified.
     target_cols: columns of the output, by default all. Makes output_table with a column split, 1 to train with
@@ -306,27 +292,27 @@ class SplitRequest(Request):
         replace: as in `cerebro_pack`
     """
 
-    source_table: Text
-    output_table: Text
-    train_proportion: Number
-    test_proportion: Number = None
-    grouping_cols: Text = None
-    target_cols: Text = None
-    with_replacement: Flag = False
-    separate_output_tables: Flag = False
-    seed: BigInt = 0
-    replace: Flag = False
+    source_table: sql.Text
+    output_table: sql.Text
+    train_proportion: sql.Number
+    test_proportion: sql.Number = None
+    grouping_cols: sql.Text = None
+    target_cols: sql.Text = None
+    with_replacement: sql.Flag = False
+    separate_output_tables: sql.Flag = False
+    seed: sql.BigInt = 0
+    replace: sql.Flag = False
 
 
-@sql_function(
+@sql.function(
     "cerebro_image_array",
     "real[]",
     entry="packing_rows.values",
     by="trainer",
     volatility="STABLE",
-    job=READS,
+    job=sql.READS,
 )
-class ImageArrayRequest(Request):
+class ImageArrayRequest(sql.Request):
     """The values of an image as an array of image_shape, each divided by normalizing_const: for queries and views
     that have images among several inputs. image_format as in cerebro_pack_images. NULL for NULL.
 
@@ -335,19 +321,19 @@ class ImageArrayRequest(Request):
         image_shape, image_format, normalizing_const: as in `cerebro_pack_images`
     """
 
-    image: Bytes
-    image_shape: Integers
-    image_format: Text = "encoded"
-    normalizing_const: Number = 255.0
+    image: sql.Bytes
+    image_shape: sql.Integers
+    image_format: sql.Text = "encoded"
+    normalizing_const: sql.Number = 255.0
 
 
-@sql_function(
+@sql.function(
     "cerebro_pack_images",
     "void",
     entry="packing.pack_images",
-    job=Job(makes="output_table", reads=("source_table", "encoding_of"), steps="pack"),
+    job=sql.Job(makes="output_table", reads=("source_table", "encoding_of"), steps="pack"),
 )
-class PackImagesRequest(Request):
+class PackImagesRequest(sql.Request):
     """Packs a column of images of type bytea for training. image_format: encoded for JPEG and PNG, which are
     resized to image_shape (height, width, channels); raw for images of that shape, one byte a value. Every
     value is divided by normalizing_const. Makes output_table and <output_table>_summary, which records how, for
@@ -371,19 +357,19 @@ class PackImagesRequest(Request):
             too](#earlier-encodings); `image_shape` may be NULL then
     """
 
-    source_table: Text
-    output_table: Text
-    dependent_varname: Text
-    independent_varname: Text
-    image_shape: Integers
-    image_format: Text = "encoded"
-    buffer_size: Integer = None
-    normalizing_const: Number = 255.0
-    num_classes: Integer = None
-    num_partitions: Integer = None
-    seed: BigInt = 0
-    sample_weight: Text = None
-    distribution_rules: Text = "all_segments"
-    replace: Flag = False
-    on_error: Text = "stop"
-    encoding_of: Text = None
+    source_table: sql.Text
+    output_table: sql.Text
+    dependent_varname: sql.Text
+    independent_varname: sql.Text
+    image_shape: sql.Integers
+    image_format: sql.Text = "encoded"
+    buffer_size: sql.Integer = None
+    normalizing_const: sql.Number = 255.0
+    num_classes: sql.Integer = None
+    num_partitions: sql.Integer = None
+    seed: sql.BigInt = 0
+    sample_weight: sql.Text = None
+    distribution_rules: sql.Text = "all_segments"
+    replace: sql.Flag = False
+    on_error: sql.Text = "stop"
+    encoding_of: sql.Text = None

@@ -1,30 +1,17 @@
-"""What trained models are used for: scores and predictions."""
+"""Scores and predictions of trained models."""
 
 from __future__ import annotations
 
-from cerebro_db.requests.declared import (
-    READS,
-    Flag,
-    Integer,
-    Job,
-    Json,
-    Number,
-    Numbers,
-    Overload,
-    Request,
-    Text,
-    Texts,
-    sql_function,
-)
+from cerebro_db.requests import declared as sql
 
 
-@sql_function(
+@sql.function(
     "cerebro_evaluate",
     "void",
     entry="results.evaluate",
-    job=Job(makes="output_table", reads=("model_table", "test_table")),
+    job=sql.Job(makes="output_table", reads=("model_table", "test_table")),
 )
-class EvaluationRequest(Request):
+class EvaluationRequest(sql.Request):
     """Loss and metrics of the models of cerebro_fit_multiple on a packed table or on raw rows, which are packed as
     the models need them. Makes output_table with a row for each model, or for the one of mst_key: loss, metric
     (the first one), metrics_type, loss_type, mst_key, metrics; of a registered model also model and version_id.
@@ -47,24 +34,24 @@ class EvaluationRequest(Request):
         on_error: of images of raw rows: as in [`cerebro_pack_images`](packing.md#damaged-images)
     """
 
-    model_table: Text
-    test_table: Text
-    output_table: Text
-    use_gpus: Flag = False
-    mst_key: Integer = None
-    replace: Flag = False
-    dependent_varname: Text = None
-    independent_varname: Text = None
-    on_error: Text = "stop"
+    model_table: sql.Text
+    test_table: sql.Text
+    output_table: sql.Text
+    use_gpus: sql.Flag = False
+    mst_key: sql.Integer = None
+    replace: sql.Flag = False
+    dependent_varname: sql.Text = None
+    independent_varname: sql.Text = None
+    on_error: sql.Text = "stop"
 
 
-@sql_function(
+@sql.function(
     "cerebro_confusion_matrix",
     "void",
     entry="results.confusion_matrix",
-    job=Job(makes="output_table", reads=("model_table", "test_table")),
+    job=sql.Job(makes="output_table", reads=("model_table", "test_table")),
 )
-class ConfusionRequest(Request):
+class ConfusionRequest(sql.Request):
     """How many rows of each class the models of cerebro_fit_multiple take for which class, on a packed table or on
     raw rows, which are packed as the models need them. Makes output_table with mst_key, actual, predicted and
     num_rows, for the pairs that occur; of a registered model also model and version_id.
@@ -79,31 +66,31 @@ class ConfusionRequest(Request):
         dependent_varname, independent_varname, on_error: of raw rows, as in `cerebro_evaluate`
     """
 
-    model_table: Text
-    test_table: Text
-    output_table: Text
-    use_gpus: Flag = False
-    mst_key: Integer = None
-    replace: Flag = False
-    dependent_varname: Text = None
-    independent_varname: Text = None
-    on_error: Text = "stop"
+    model_table: sql.Text
+    test_table: sql.Text
+    output_table: sql.Text
+    use_gpus: sql.Flag = False
+    mst_key: sql.Integer = None
+    replace: sql.Flag = False
+    dependent_varname: sql.Text = None
+    independent_varname: sql.Text = None
+    on_error: sql.Text = "stop"
 
 
-@sql_function(
+@sql.function(
     "cerebro_predict",
     "bigint",
     entry="results.predict",
-    job=Job(makes="output_table", reads=("model_table", "test_table"), steps="predict"),
+    job=sql.Job(makes="output_table", reads=("model_table", "test_table"), steps="predict"),
     overloads=(
-        Overload(
+        sql.Overload(
             "pred_type",
             "double precision",
             "The same with a number for pred_type: so many of the best classes, or those of a higher probability.",
         ),
     ),
 )
-class PredictionRequest(Request):
+class PredictionRequest(sql.Request):
     """Predictions of a model of cerebro_fit_multiple for the rows of a table; the normalizing constant of the
     training is applied. Makes output_table with the id, class_name, class_value, prob and rank. A packed table
     has no id: id_col and independent_varname are NULL, and the rows are named by partition_key, buffer_id and
@@ -150,29 +137,29 @@ class PredictionRequest(Request):
             to 100, above 0 for administrators
     """
 
-    model_table: Text
-    test_table: Text
-    id_col: Text
-    independent_varname: Text
-    output_table: Text
-    pred_type: Text = "prob"
-    use_gpus: Flag = False
-    mst_key: Integer = None
-    num_workers: Integer = None
-    ensemble: Integer = None
-    replace: Flag = False
-    on_error: Text = "stop"
-    wait: Flag = True
-    priority: Integer = 0
+    model_table: sql.Text
+    test_table: sql.Text
+    id_col: sql.Text
+    independent_varname: sql.Text
+    output_table: sql.Text
+    pred_type: sql.Text = "prob"
+    use_gpus: sql.Flag = False
+    mst_key: sql.Integer = None
+    num_workers: sql.Workers = None
+    ensemble: sql.Integer = None
+    replace: sql.Flag = False
+    on_error: sql.Text = "stop"
+    wait: sql.Flag = True
+    priority: sql.Priority = 0
 
 
-@sql_function(
+@sql.function(
     "cerebro_predict_row",
     "",
     out="class_value text, prob double precision, estimated double precision[]",
-    job=READS,
+    job=sql.READS,
 )
-class PredictRowRequest(Request):
+class PredictRowRequest(sql.Request):
     """Prediction of a model of cerebro_fit_multiple for one row, for use in queries and triggers. Runs in the
     caller's transaction; a trainer beside the session keeps the model. Returns the most probable class with its
     probability, and the probabilities of all classes in their order; for float targets the values. NULL
@@ -187,21 +174,21 @@ class PredictRowRequest(Request):
         mst_key: the model; may be left out where the table has one, and for a registered one
     """
 
-    model_table: Text
-    features: Numbers
-    mst_key: Integer = None
+    model_table: sql.Text
+    features: sql.Numbers
+    mst_key: sql.Integer = None
 
 
-@sql_function(
+@sql.function(
     "cerebro_predict_outputs",
     "SETOF record",
     entry="rows.predict_outputs",
     by="trainer",
     volatility="STABLE",
     out="class_name text, class_value text, prob double precision, estimated double precision[]",
-    job=READS,
+    job=sql.READS,
 )
-class PredictOutputsRequest(Request):
+class PredictOutputsRequest(sql.Request):
     """The same as cerebro_predict_row for models of several inputs and outputs. features: a JSON array with the
     array of each input, in their order. Returns a row for each output: its name, and what cerebro_predict_row
     returns.
@@ -213,25 +200,25 @@ class PredictOutputsRequest(Request):
         mst_key: as in `cerebro_predict_row`
     """
 
-    model_table: Text
-    features: Json
-    mst_key: Integer = None
+    model_table: sql.Text
+    features: sql.Json
+    mst_key: sql.Integer = None
 
 
-@sql_function(
+@sql.function(
     "cerebro_predict_byom",
     "void",
     entry="results.predict_byom",
-    job=Job(makes="output_table", reads=("model_arch_table", "test_table")),
+    job=sql.Job(makes="output_table", reads=("model_arch_table", "test_table")),
     overloads=(
-        Overload(
+        sql.Overload(
             "pred_type",
             "double precision",
             "The same with a number for pred_type: so many of the best classes, or those of a higher probability.",
         ),
     ),
 )
-class ByomRequest(Request):
+class ByomRequest(sql.Request):
     """Predictions of a model that was trained elsewhere, with the weights that an architecture table has of it,
     for the rows of a table. Makes the same output_table as cerebro_predict; the target is called dependent_var.
     class_values: in the order of the outputs, default 0, 1, and so on; a model of one output has two of them,
@@ -262,17 +249,17 @@ class ByomRequest(Request):
             of one output, a sigmoid
     """
 
-    model_arch_table: Text
-    model_id: Integer
-    test_table: Text
-    id_col: Text
-    independent_varname: Text
-    output_table: Text
-    pred_type: Text = "prob"
-    use_gpus: Flag = False
-    class_values: Texts = None
-    normalizing_const: Number = 1.0
-    dependent_count: Integer = 1
-    num_workers: Integer = None
-    replace: Flag = False
-    from_logits: Flag = False
+    model_arch_table: sql.Text
+    model_id: sql.Integer
+    test_table: sql.Text
+    id_col: sql.Text
+    independent_varname: sql.Text
+    output_table: sql.Text
+    pred_type: sql.Text = "prob"
+    use_gpus: sql.Flag = False
+    class_values: sql.Texts = None
+    normalizing_const: sql.Number = 1.0
+    dependent_count: sql.Integer = 1
+    num_workers: sql.Workers = None
+    replace: sql.Flag = False
+    from_logits: sql.Flag = False

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from cerebro_db.requests.declared import (
-    BigInt,
-    Integer,
-    Json,
-    Request,
-    Text,
-    sql_function,
-)
+from cerebro_db.requests import declared as sql
 
 
-@sql_function("cerebro_register_model", "integer", entry="registry.register")
-class RegisterRequest(Request):
+@sql.function("cerebro_register_model", "integer", entry="registry.register")
+class RegisterRequest(sql.Request):
     """Copies a model of a finished run into the registry, as the next version of the caller's model of that name,
     which is made if it is not there; returns the version. It is used as 'model:name', 'model:name@alias' or
     'model:name:version', and needs no other table.
@@ -26,15 +19,15 @@ class RegisterRequest(Request):
         tags: of this version: a JSON object of up to 64 texts, numbers and truth values
     """
 
-    run_id: BigInt
-    mst_key: Integer
-    name: Text
-    description: Text = None
-    tags: Json = None
+    run_id: sql.BigInt
+    mst_key: sql.Integer
+    name: sql.Text
+    description: sql.Text = None
+    tags: sql.Json = None
 
 
-@sql_function("cerebro_set_alias", "void", entry="registry.set_alias")
-class SetAliasRequest(Request):
+@sql.function("cerebro_set_alias", "void", entry="registry.set_alias")
+class SetAliasRequest(sql.Request):
     """Lets an alias such as champion mean a version of a model; NULL removes the alias.
 
     Attributes:
@@ -43,13 +36,13 @@ class SetAliasRequest(Request):
         version: what it means from now on; NULL removes the alias
     """
 
-    name: Text
-    alias: Text
-    version: Integer
+    name: sql.Text
+    alias: sql.Text
+    version: sql.Integer
 
 
-@sql_function("cerebro_rollback_alias", "integer", entry="registry.rollback_alias")
-class RollbackAliasRequest(Request):
+@sql.function("cerebro_rollback_alias", "integer", entry="registry.rollback_alias")
+class RollbackAliasRequest(sql.Request):
     """Lets an alias mean again what it meant before its last change; called again, what it meant before that.
     Returns that version.
 
@@ -57,12 +50,12 @@ class RollbackAliasRequest(Request):
         name, alias: as in `cerebro_set_alias`
     """
 
-    name: Text
-    alias: Text
+    name: sql.Text
+    alias: sql.Text
 
 
-@sql_function("cerebro_describe_model", "void", entry="registry.describe")
-class DescribeModelRequest(Request):
+@sql.function("cerebro_describe_model", "void", entry="registry.describe")
+class DescribeModelRequest(sql.Request):
     """Sets the description and the tags of a model (name) or of a version (name:version); what is NULL stays as it
     is.
 
@@ -71,13 +64,13 @@ class DescribeModelRequest(Request):
         description, tags: the new ones; NULL leaves what is there, `''` and `'{}'` empty it
     """
 
-    name: Text
-    description: Text = None
-    tags: Json = None
+    name: sql.Text
+    description: sql.Text = None
+    tags: sql.Json = None
 
 
-@sql_function("cerebro_grant_model", "void", entry="registry.grant")
-class GrantModelRequest(Request):
+@sql.function("cerebro_grant_model", "void", entry="registry.grant")
+class GrantModelRequest(sql.Request):
     """Lets the members of a role use all versions of one's model, and see where they come from; not change them.
 
     Attributes:
@@ -85,24 +78,24 @@ class GrantModelRequest(Request):
         role: exactly as the role is called; `cerebro_user` for all users
     """
 
-    name: Text
-    role: Text
+    name: sql.Text
+    role: sql.Text
 
 
-@sql_function("cerebro_revoke_model", "void", entry="registry.revoke")
-class RevokeModelRequest(Request):
+@sql.function("cerebro_revoke_model", "void", entry="registry.revoke")
+class RevokeModelRequest(sql.Request):
     """Takes back what cerebro_grant_model gave.
 
     Attributes:
         name, role: as in `cerebro_grant_model`
     """
 
-    name: Text
-    role: Text
+    name: sql.Text
+    role: sql.Text
 
 
-@sql_function("cerebro_drop_model", "void", entry="registry.drop")
-class DropModelRequest(Request):
+@sql.function("cerebro_drop_model", "void", entry="registry.drop")
+class DropModelRequest(sql.Request):
     """Removes a version of a model, or the model with all versions, aliases and grants. Administrators may remove
     those of others.
 
@@ -112,5 +105,5 @@ class DropModelRequest(Request):
             its aliases and grants too
     """
 
-    name: Text
-    version: Integer = None
+    name: sql.Text
+    version: sql.Integer = None

@@ -8,41 +8,25 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from cerebro_db.configs.grids.search_methods import GRID, find_method
 from cerebro_db.core.search import UNLIMITED, Aim, Budget, EarlyStopping
 from cerebro_db.core.search_texts import (
     MAX_CONFIGURATIONS,
     parse_early_stopping,
-    parse_method,
     parse_objectives,
 )
 from cerebro_db.core.spec import Space
+from cerebro_db.decide.search.methods import METHODS, parse_method
 from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.requests.declared import (
-    READS,
-    BigInt,
-    Description,
-    Flag,
-    Integer,
-    Integers,
-    Job,
-    Name,
-    Number,
-    Request,
-    Text,
-    Texts,
-    Workers,
-    sql_function,
-)
+from cerebro_db.requests import declared as sql
 from cerebro_db.requests.fitting import Durability, RunRequest, Seed
 
 
-@sql_function(
+@sql.function(
     "cerebro_search",
     "bigint",
     entry="searching.search",
-    job=Job(
+    job=sql.Job(
         makes="model_output_table",
         reads=("source_table", "validation_table", "model_arch_table"),
         steps="search",
@@ -96,46 +80,46 @@ class SearchRequest(RunRequest):
             administrators
     """
 
-    source_table: Text
-    model_output_table: Text
-    model_arch_table: Text
-    model_selection_table: Text
-    model_id_list: Integers
-    compile_params_grid: Text
-    fit_params_grid: Text
-    automl_method: Text = "hyperband"
-    automl_params: Text = None
+    source_table: sql.Text
+    model_output_table: sql.Text
+    model_arch_table: sql.Text
+    model_selection_table: sql.Text
+    model_id_list: sql.Integers
+    compile_params_grid: sql.Text
+    fit_params_grid: sql.Text
+    automl_method: sql.Text = "hyperband"
+    automl_params: sql.Text = None
     random_state: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
-    object_table: Text = None
-    use_gpus: Flag = False
-    validation_table: Text = None
-    metrics_compute_frequency: Integer = None
-    name: Name = None
-    description: Description = None
-    use_caching: Flag = True
-    objective: Text = None
-    early_stopping: Text = None
-    max_seconds: Number = None
+    object_table: sql.Text = None
+    use_gpus: sql.Flag = False
+    validation_table: sql.Text = None
+    metrics_compute_frequency: sql.Integer = None
+    name: sql.Name = None
+    description: sql.Description = None
+    use_caching: sql.Flag = True
+    objective: sql.Text = None
+    early_stopping: sql.Text = None
+    max_seconds: sql.Number = None
     max_epochs: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
     max_configs: Annotated[int, Meta(ge=1, le=MAX_CONFIGURATIONS)] | None = None
-    warm_start_run: BigInt = None
+    warm_start_run: sql.BigInt = None
     seed: Seed = 0
-    num_workers: Workers = None
+    num_workers: sql.Workers = None
     concurrency: Annotated[int, Meta(ge=1, le=UNLIMITED)] | None = None
-    deterministic: Flag = True
+    deterministic: sql.Flag = True
     durability: Durability = "hop"
-    schedule: Text = DEFAULT
-    replace: Flag = False
-    wait: Flag = True
-    priority: Integer = 0
+    schedule: sql.Text = DEFAULT
+    replace: sql.Flag = False
+    wait: sql.Flag = True
+    priority: sql.Priority = 0
 
     def __post_init__(self) -> None:
         """Refuse what no table could make right."""
         method, _ = self.parsed
         super().__post_init__()
-        if method == GRID and self.random_state is not None:
+        if not METHODS[method].draws and self.random_state is not None:
             raise InvalidArgument(
-                f"random_state: got {self.random_state}; it must be NULL for automl_method := {GRID!r}, which draws "
+                f"random_state: got {self.random_state}; it must be NULL for automl_method := {method!r}, which draws "
                 "nothing",
                 hint="seed is that of the weights, and of the order of rows",
             )
@@ -150,8 +134,8 @@ class SearchRequest(RunRequest):
     @property
     def epochs(self) -> int:
         """Epochs that no trial is trained beyond."""
-        params = self.parsed[1]
-        return int(params["R"] if "R" in params else params["num_iterations"])
+        method, params = self.parsed
+        return METHODS[method].most_epochs(params)
 
     @functools.cached_property
     def aims(self) -> tuple[Aim, ...]:
@@ -160,7 +144,7 @@ class SearchRequest(RunRequest):
 
     @functools.cached_property
     def stopping(self) -> EarlyStopping:
-        """When trials are stopped early."""
+        """The rules of early stopping."""
         return parse_early_stopping(self.early_stopping)
 
     @functools.cached_property
@@ -169,7 +153,7 @@ class SearchRequest(RunRequest):
         space = space_of(self.model_id_list, self.compile_params_grid, self.fit_params_grid)
         method = self.parsed[0]
         for grid, what in ((space.compile_grid, "compile"), (space.fit_grid, "fit")):
-            if grid.has_range() and not find_method(method).samples:
+            if grid.has_range() and not METHODS[method].draws:
                 raise InvalidArgument(
                     f"{what}_params_grid: got a range; allowed with automl_method := {method!r}: "
                     "lists of values",
@@ -179,7 +163,7 @@ class SearchRequest(RunRequest):
 
     @property
     def budget(self) -> Budget:
-        """What the search may take."""
+        """The budget of the search."""
         return Budget(
             max_seconds=self.max_seconds,
             max_epochs=UNLIMITED if self.max_epochs is None else self.max_epochs,
@@ -187,14 +171,14 @@ class SearchRequest(RunRequest):
         )
 
 
-@sql_function(
+@sql.function(
     "cerebro_hyperband_schedule",
     "SETOF record",
     entry="searching.hyperband_schedule",
     out="s integer, i integer, n_i integer, r_i integer",
-    job=READS,
+    job=sql.READS,
 )
-class BracketsRequest(Request):
+class BracketsRequest(sql.Request):
     """The brackets of Hyperband: in round i of bracket s, n_i configurations are trained until r_i epochs are
     done. r: most epochs of a configuration; eta: of so many one comes to the next round; skip_last: last rounds
     that each bracket lacks.
@@ -205,18 +189,18 @@ class BracketsRequest(Request):
         skip_last: rungs that each bracket lacks at its end
     """
 
-    r: Integer
-    eta: Integer = 3
-    skip_last: Integer = 0
+    r: sql.Integer
+    eta: sql.Integer = 3
+    skip_last: sql.Integer = 0
 
 
-@sql_function(
+@sql.function(
     "cerebro_hyperband_schedule",
     "void",
     entry="searching.hyperband_table",
-    job=Job(makes="schedule_table"),
+    job=sql.Job(makes="schedule_table"),
 )
-class BracketsTableRequest(Request):
+class BracketsTableRequest(sql.Request):
     """Writes the brackets of Hyperband into a table with the columns s, i, n_i, r_i.
 
     Attributes:
@@ -227,17 +211,17 @@ class BracketsTableRequest(Request):
         replace: as in `cerebro_pack`
     """
 
-    schedule_table: Text
-    r: Integer
-    eta: Integer = 3
-    skip_last: Integer = 0
-    replace: Flag = False
+    schedule_table: sql.Text
+    r: sql.Integer
+    eta: sql.Integer = 3
+    skip_last: sql.Integer = 0
+    replace: sql.Flag = False
 
 
-@sql_function(
-    "cerebro_best", "text", entry="searching.best", job=Job(makes="model_selection_table")
+@sql.function(
+    "cerebro_best", "text", entry="searching.best", job=sql.Job(makes="model_selection_table")
 )
-class BestRequest(Request):
+class BestRequest(sql.Request):
     """Makes a model selection table, <model_output_table>_best by default, from the n best trials of a search,
     which keep their mst_key; returns its name. Without n: the best one, or of several objectives the Pareto
     set.
@@ -249,20 +233,20 @@ class BestRequest(Request):
         replace: as in `cerebro_pack`
     """
 
-    run_id: BigInt
-    n: Integer = None
-    model_selection_table: Text = None
-    replace: Flag = False
+    run_id: sql.BigInt
+    n: sql.Integer = None
+    model_selection_table: sql.Text = None
+    replace: sql.Flag = False
 
 
-@sql_function(
+@sql.function(
     "cerebro_importance",
     "SETOF record",
     entry="searching.importance",
     out="parameter text, importance double precision, trials integer",
-    job=READS,
+    job=sql.READS,
 )
-class ImportanceRequest(Request):
+class ImportanceRequest(sql.Request):
     """How much of the variance of an objective each parameter of a search explains, by fANOVA, and from how many
     trials. epoch: after which they are compared; by default the one after which most trials were measured.
 
@@ -274,13 +258,13 @@ class ImportanceRequest(Request):
             these
     """
 
-    run_id: BigInt
-    objective: Text = None
-    epoch: Integer = None
+    run_id: sql.BigInt
+    objective: sql.Text = None
+    epoch: sql.Integer = None
 
 
-@sql_function("cerebro_add_configs", "integer[]", entry="searching.add_configs")
-class AddConfigsRequest(Request):
+@sql.function("cerebro_add_configs", "integer[]", entry="searching.add_configs")
+class AddConfigsRequest(sql.Request):
     """Adds configurations to a search that another session drives, every combination of models and parameters;
     returns their mst_keys.
 
@@ -291,15 +275,15 @@ class AddConfigsRequest(Request):
         num_iterations: epochs of each. Default: as the method gives
     """
 
-    run_id: BigInt
-    model_id_list: Integers
-    compile_params_list: Texts
-    fit_params_list: Texts
-    num_iterations: Integer = None
+    run_id: sql.BigInt
+    model_id_list: sql.Integers
+    compile_params_list: sql.Texts
+    fit_params_list: sql.Texts
+    num_iterations: sql.Integer = None
 
 
-@sql_function("cerebro_stop_config", "text", entry="searching.stop_config")
-class StopConfigRequest(Request):
+@sql.function("cerebro_stop_config", "text", entry="searching.stop_config")
+class StopConfigRequest(sql.Request):
     """Stops a trial of a search that another session drives, whose worker is free at once; its model is that after
     its last epoch. Returns the status of the trial.
 
@@ -308,12 +292,12 @@ class StopConfigRequest(Request):
         mst_key: a trial that has not ended
     """
 
-    run_id: BigInt
-    mst_key: Integer
+    run_id: sql.BigInt
+    mst_key: sql.Integer
 
 
-@sql_function("cerebro_clone", "integer", entry="searching.clone")
-class CloneRequest(Request):
+@sql.function("cerebro_clone", "integer", entry="searching.clone")
+class CloneRequest(sql.Request):
     """Begins a trial with the state of another one of a search that another session drives, and changed
     parameters, such as lr=0.003, batch_size=64; returns its mst_key.
 
@@ -325,14 +309,14 @@ class CloneRequest(Request):
         num_iterations: epochs of the new trial. Default: as the method gives
     """
 
-    run_id: BigInt
-    mst_key: Integer
-    changes: Text = ""
-    num_iterations: Integer = None
+    run_id: sql.BigInt
+    mst_key: sql.Integer
+    changes: sql.Text = ""
+    num_iterations: sql.Integer = None
 
 
-@sql_function("cerebro_narrow", "void", entry="searching.narrow")
-class NarrowRequest(Request):
+@sql.function("cerebro_narrow", "void", entry="searching.narrow")
+class NarrowRequest(sql.Request):
     """Has a search that another session drives propose from another space from now on; what is NULL stays as it
     was.
 
@@ -342,14 +326,14 @@ class NarrowRequest(Request):
         compile_params_grid, fit_params_grid: as in `cerebro_search`. Default: as before
     """
 
-    run_id: BigInt
-    model_id_list: Integers = None
-    compile_params_grid: Text = None
-    fit_params_grid: Text = None
+    run_id: sql.BigInt
+    model_id_list: sql.Integers = None
+    compile_params_grid: sql.Text = None
+    fit_params_grid: sql.Text = None
 
 
-@sql_function("cerebro_extend", "bigint", entry="searching.extend")
-class ExtendRequest(Request):
+@sql.function("cerebro_extend", "bigint", entry="searching.extend")
+class ExtendRequest(sql.Request):
     """Goes on with a search that has ended, or stopped, with a larger budget: num_configs=10 in automl_params are
     ten trials more, num_iterations=20 or R=27 the epochs of each by now; max_epochs and max_configs are added
     to those of the search. Its output tables are replaced at the end. Returns the run_id.
@@ -365,15 +349,15 @@ class ExtendRequest(Request):
         max_epochs, max_configs: so many more than the search had, which has such a limit
     """
 
-    run_id: BigInt
-    automl_params: Text = None
-    max_seconds: Number = None
-    max_epochs: Integer = None
-    max_configs: Integer = None
+    run_id: sql.BigInt
+    automl_params: sql.Text = None
+    max_seconds: sql.Number = None
+    max_epochs: sql.Integer = None
+    max_configs: sql.Integer = None
 
 
-@sql_function(
-    "cerebro_replay", "bigint", entry="searching.replay", job=Job(makes="model_output_table")
+@sql.function(
+    "cerebro_replay", "bigint", entry="searching.replay", job=sql.Job(makes="model_output_table")
 )
 class ReplayRequest(RunRequest):
     """Makes a run again with the same weights, into other tables: a search by its recorded decisions, a run whose
@@ -385,11 +369,11 @@ class ReplayRequest(RunRequest):
         name, description, num_workers: as in `cerebro_fit_multiple`
     """
 
-    run_id: BigInt
-    model_output_table: Text
-    name: Name = None
-    description: Description = None
-    num_workers: Workers = None
+    run_id: sql.BigInt
+    model_output_table: sql.Text
+    name: sql.Name = None
+    description: sql.Description = None
+    num_workers: sql.Workers = None
 
 
 def space_of(

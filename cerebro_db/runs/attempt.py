@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from msgspec import structs
 
@@ -22,22 +22,23 @@ from cerebro_db.decide.search.stopping import short_trials
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.direct import make_executor
 from cerebro_db.executors.served import ServedRounds
-from cerebro_db.executors.sessions import Workplace
 from cerebro_db.executors.tasks import TaskWriter, worker_task
+from cerebro_db.executors.workers import RunResources
 from cerebro_db.models.fit_checks import functions_of
 from cerebro_db.postgres import direct_board
 from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.gpus import gpu_places
 from cerebro_db.postgres.records import decisions_of, rounds_of
+from cerebro_db.postgres.relations import CallerPath
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.states import StateStore
+from cerebro_db.requests.fitting import ResumeRequest
 from cerebro_db.runs import results
 from cerebro_db.runs.catalog import RunCatalog, ends_of
 from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.decisions import Decisions
 from cerebro_db.runs.guards import guard_key, wait_for_orphans
-from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.loop import Loop
 from cerebro_db.runs.memory import memory_workers
 from cerebro_db.runs.notices import RunNotices
@@ -117,7 +118,7 @@ class Attempt:
             functions=bool(functions),
             peers=bool(hosts),
         )
-        place = Workplace(
+        place = RunResources(
             run_id=run.run_id,
             states=states_of(run.row),
             tables=setup.tables,
@@ -147,7 +148,7 @@ class Attempt:
 
     def _train(
         self,
-        place: Workplace,
+        place: RunResources,
         setup: RunSetup,
         state: RunState,
         written: RunCatalog,
@@ -311,3 +312,29 @@ def _search_ends(
         last = extended[-1]
         most = last.until if isinstance(last, Extension) else None
     return None if most is None else now + max(0.0, most - active)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one driver of a run.
+
+    Attributes:
+        max_seconds: until it pauses the run; None for any time.
+        num_workers: how many; None for as many as the run began with.
+        any_version: whether it may go on with other versions of what computes.
+        model_output_table: another name for the output; None for the one that the run began with.
+        search_path: for that name.
+    """
+
+    max_seconds: float | None = None
+    num_workers: int | None = None
+    any_version: bool = False
+    model_output_table: str | None = None
+    search_path: CallerPath | None = None
+
+    @classmethod
+    def of(cls, request: ResumeRequest, search_path: CallerPath | None = None) -> Limits:
+        """Limits of a call of ``cerebro_resume``; those of a run that is queued have no search path."""
+        output = None if search_path is None else request.model_output_table
+        known = request.max_seconds, request.num_workers, bool(request.any_version)
+        return cls(*known, output, search_path)

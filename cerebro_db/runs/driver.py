@@ -37,7 +37,7 @@ from cerebro_db.postgres.sessions import (
     StatementFailed,
 )
 from cerebro_db.requests.fitting import RunRequest
-from cerebro_db.runs.attempt import Attempt
+from cerebro_db.runs.attempt import Attempt, Limits
 from cerebro_db.runs.configurations import frozen_notice
 from cerebro_db.runs.guards import (
     check_resumable,
@@ -49,7 +49,6 @@ from cerebro_db.runs.guards import (
     reason_of,
     status_after,
 )
-from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.losses import notice_of_losses
 from cerebro_db.runs.memory import memory_workers, within_memory
 from cerebro_db.runs.requests import Stopped

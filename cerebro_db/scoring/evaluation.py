@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cerebro_db.columns.images import ImageEncoding, check_ignores, ignores_errors
-from cerebro_db.columns.recorded import Recorded
 from cerebro_db.configs.grids.outputs import (
     AUC,
     CONFUSION,
@@ -36,6 +35,7 @@ from cerebro_db.postgres.control import (
     control_session,
     gather,
     preparation,
+    retried_once,
     slots,
     transaction,
 )
@@ -50,7 +50,6 @@ from cerebro_db.postgres.table_kinds import CONFUSION as CONFUSION_MATRICES
 from cerebro_db.postgres.table_kinds import SCORES, Kind
 from cerebro_db.relay.machine import cores
 from cerebro_db.requests.predicting import ConfusionRequest, EvaluationRequest
-from cerebro_db.scoring.again import done_again
 from cerebro_db.scoring.prediction_models import shown_classes
 from cerebro_db.scoring.raw_rows import RawRows, check_raw_arguments, packed_rows
 
@@ -171,13 +170,13 @@ def _test_rows(
     if not is_packed(found):
         named = request.dependent_varname, request.independent_varname
         rows = RawRows(found, *named, request.on_error)
-        check_ignores(ignores_errors(request.on_error), image_of(table.encoding))
+        check_ignores(ignores_errors(request.on_error), isinstance(table.encoding, ImageEncoding))
         rows.read_for(table)
         with packed_rows(host, control, table, rows) as test:
             yield test
         return
     test = load_packed(control, request.test_table, _ROLE)
-    check_ignores(ignores_errors(request.on_error), None)
+    check_ignores(ignores_errors(request.on_error), are_images=False)
     check_raw_arguments(
         test,
         dependent_varname=request.dependent_varname,
@@ -185,11 +184,6 @@ def _test_rows(
     )
     check_alike(table, test)
     yield test
-
-
-def image_of(encoding: Recorded | None) -> ImageEncoding | None:
-    """The encoding of images, if it is one."""
-    return encoding if isinstance(encoding, ImageEncoding) else None
 
 
 def is_alike(table: ModelTable, test: PackedTable) -> bool:
@@ -291,7 +285,7 @@ class ScoringJob:
         """
         if use_gpus:
             check_gpus(control, self._hosts, [self._test])
-        return done_again(lambda: self._run(control, use_gpus), self._host.notice)
+        return retried_once(lambda: self._run(control, use_gpus), self._host.notice)
 
     def _run(self, control: Session, use_gpus: bool) -> dict[int, dict[str, Any]]:
         with self._workers(control, use_gpus) as workers:

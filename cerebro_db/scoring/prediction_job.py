@@ -25,6 +25,7 @@ from cerebro_db.postgres.control import (
     gather_made,
     holder_of,
     preparation,
+    retried_once,
     run_each,
     slots,
     transaction,
@@ -44,7 +45,6 @@ from cerebro_db.postgres.sessions import (
     reset_all,
 )
 from cerebro_db.relay.machine import cores
-from cerebro_db.scoring.again import done_again
 from cerebro_db.scoring.prediction_models import Asked, Member
 from cerebro_db.scoring.prediction_source import ROLE, Buffers, Rows
 
@@ -131,7 +131,7 @@ class Job(ABC):
             notify_of_other_styles(
                 self._control, work.source.table, work.asked.encoding, self._notify
             )
-        done_again(lambda: self._run(work), self._notify)
+        retried_once(lambda: self._run(work), self._notify)
 
     def _run(self, work: Work) -> None:
         try:

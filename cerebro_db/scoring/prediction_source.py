@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from struct import pack
 
-from cerebro_db.columns.encoded import Encoding
 from cerebro_db.columns.images import check_ignores
+from cerebro_db.columns.inputs import Input
 from cerebro_db.columns.values import Column
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongObjectType
-from cerebro_db.packing.columns import id_columns, listed_features
+from cerebro_db.packing.columns import id_columns, listed_inputs
 from cerebro_db.packing.row_faults import left_out, reason, remedy, unreadable, without_nulls
-from cerebro_db.packing.source import Feature, recorded_feature, within_limits
-from cerebro_db.postgres.columns import split_names
+from cerebro_db.packing.source import recorded_input, within_limits
 from cerebro_db.postgres.completeness import scanned_elsewhere
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.packing_extras import FAULTS_SHOWN
@@ -22,7 +21,7 @@ from cerebro_db.postgres.dialects.postgresql.prediction import PackedSource, Row
 from cerebro_db.postgres.drift import Read
 from cerebro_db.postgres.names import quote
 from cerebro_db.postgres.packed import PackedTable, is_packed, load_packed
-from cerebro_db.postgres.relations import Relation, column, find
+from cerebro_db.postgres.relations import Relation, column, find, split_names
 from cerebro_db.postgres.session_settings import is_seen, seen_rows
 from cerebro_db.postgres.sessions import Session, StatementFailed
 from cerebro_db.scoring.prediction_models import Asked
@@ -51,7 +50,11 @@ class Rows:
     sql: RowSource
     table: Relation
     ids: tuple[Column, ...]
-    features: tuple[Feature, ...]
+
+    @property
+    def features(self) -> tuple[Input, ...]:
+        """What is read of each row."""
+        return self.sql.inputs
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -67,8 +70,7 @@ class Rows:
 
     def column_of(self, name: str, place: int) -> str:
         """Name of the column of which a worker has reported a value, by its place in a row."""
-        encoding = self.features[0].encoding
-        return encoding.column_of(place) if isinstance(encoding, Encoding) else name
+        return self.features[0].column_of(place) or name
 
     def read(self) -> Read:
         """The rows, to be looked at."""
@@ -131,7 +133,7 @@ class Rows:
     ) -> CerebroError | None:
         """The error for an id beyond an embedding; None for another failure."""
         fault = IdFault.of(failure.message)
-        if fault is None or fault.input_place is None or self.sql.image is not None:
+        if fault is None or fault.input_place is None or self.features[0].can_be_damaged:
             return None
         statement = dialect.prediction.row_with(self.sql, fault.input_place)
         try:
@@ -205,13 +207,12 @@ def test_source(
     text, id_text, feature_text = names
     found = find(session, text, ROLE)
     if is_packed(found):
-        check_ignores(ignores, None)
+        check_ignores(ignores, are_images=False)
         packed = load_packed(session, text, ROLE)
         return _buffers(packed, asked, id_text, feature_text)
     ids = _ids(found, id_text)
     feature, *more = _features(found, feature_text, asked)
-    check_ignores(ignores, feature.image)
-    feature = within_limits(session, feature)
+    check_ignores(ignores, feature.can_be_damaged)
     addressed = not session.run(dialect.packing.needs_staging, (found.oid,))[0][0]
     if dialect.prediction.spread is None:
         addressed = addressed and not scanned_elsewhere(session, found.name)
@@ -219,14 +220,12 @@ def test_source(
         found.name,
         ids=tuple((one.name, one.type) for one in ids),
         keys=tuple(map(_key, ids)),
-        features=feature.expression("t"),
+        inputs=(within_limits(session, feature), *more),
         addressed=addressed,
-        image=feature.image,
-        more=tuple(one.expression("t") for one in more),
         comparable=all(map(_is_comparable, ids)),
         ignores=ignores,
     )
-    rows = Rows(source, found, ids, (feature, *more))
+    rows = Rows(source, found, ids)
     if addressed or not is_seen(session, found):
         return rows
     columns = [one for one in found.columns if one.name in rows.read_columns]
@@ -235,12 +234,12 @@ def test_source(
     return replace(rows, sql=replace(source, seen=seen, some=some))
 
 
-def _features(table: Relation, text: str | None, asked: Asked) -> tuple[Feature, ...]:
+def _features(table: Relation, text: str | None, asked: Asked) -> tuple[Input, ...]:
     """The columns of a list, as many as the models have inputs."""
     role = "independent_varname"
     if len(asked.shapes) == 1:
-        return (recorded_feature(table, text, asked.encoding),)
-    found = listed_features(table, text, role)
+        return (recorded_input(table, text, asked.encoding),)
+    found = listed_inputs(table, text, role)
     if len(found) != len(asked.shapes):
         raise InvalidArgument(
             f"{role}: got {'NULL' if text is None else repr(text)}; allowed: "

@@ -11,7 +11,7 @@ from cerebro_db.postgres.dialects.postgresql.dialect import DECIDING_SETTINGS
 from cerebro_db.postgres.names import value_literal
 from cerebro_db.postgres.relations import SearchPath, use_search_path
 from cerebro_db.postgres.session_settings import settings_of
-from cerebro_db.postgres.sessions import Session, StatementFailed, Tick, told
+from cerebro_db.postgres.sessions import Session, StatementFailed, Tick, as_raised
 
 # Types of parameters: without a schema they would be looked for on the caller's path.
 TEXT, BYTEA, OID, INT4 = "pg_catalog.text", "pg_catalog.bytea", "pg_catalog.oid", "pg_catalog.int4"
@@ -54,7 +54,7 @@ class CallerSession(Session):
             if error.sqlstate.startswith(_INTERVENTION):
                 raise
             raise StatementFailed(
-                told(error.message), error.sqlstate, error.hint, error.detail
+                as_raised(error.message), error.sqlstate, error.hint, error.detail
             ) from None
         if not len(result):  # of a statement that returns no rows nobody can ask for columns
             return []

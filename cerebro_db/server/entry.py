@@ -61,8 +61,8 @@ def in_session(
 ) -> Callable[..., R]:
     """An entry whose work is done in a session in the caller's transaction, and gets the arguments in their order."""
 
-    def function(plpy: Any, gd: dict[str, Any], asked: Request) -> R:
+    def function(plpy: Any, gd: dict[str, Any], given: Request) -> R:
         with caller_session(plpy, writes=writes) as session:
-            return work(session, *asked.given().values())
+            return work(session, *given.given().values())
 
     return entry_of(request)(function)

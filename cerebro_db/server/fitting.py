@@ -9,9 +9,9 @@ from msgspec import structs
 from cerebro_db.relay.machine import cores
 from cerebro_db.requests import fitting as requests
 from cerebro_db.runs import lifecycle
+from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import drive_on, fit_multiple
 from cerebro_db.runs.driver import resume as resume_run
-from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.setup import TrainRequest
 from cerebro_db.server.caller import refuse_read_only
 from cerebro_db.server.entry import entry, entry_of, hinted

@@ -36,8 +36,8 @@ from cerebro_db.requests.fitting import ResumeRequest, RunRequest
 from cerebro_db.requests.predicting import PredictionRequest
 from cerebro_db.requests.searching import SearchRequest
 from cerebro_db.runs import driver, setup
+from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import Queued
-from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.searches import search
 from cerebro_db.runs.setup import TrainRequest
 from cerebro_db.scoring import prediction
@@ -90,7 +90,7 @@ def schedulable() -> list[str]:
 
 
 def job_of(function: Function) -> Job:
-    """What a job must know of a function that it may call."""
+    """The declaration of a function that jobs may call."""
     assert isinstance(function.job, Job)
     return function.job
 

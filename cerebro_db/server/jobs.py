@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from cerebro_db.configs.messages import check_range, check_text, shown
+from cerebro_db.configs.messages import check_text, shown
 from cerebro_db.core.statuses import DRIVEN, GOING_ON
 from cerebro_db.errors import (
     CerebroError,
@@ -29,9 +29,9 @@ from cerebro_db.relay.keepers import DRIVER_SECONDS
 from cerebro_db.requests import jobs as requests
 from cerebro_db.requests.declared import Request
 from cerebro_db.requests.fitting import ResumeRequest
+from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import queue_again
 from cerebro_db.runs.job_drivers import end_drivers
-from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.promotion import promote_if_better, promotion_of
 from cerebro_db.server.caller import refuse_read_only
 from cerebro_db.server.entry import entry, entry_of, hinted
@@ -39,7 +39,6 @@ from cerebro_db.server.host import Host, reached_as
 from cerebro_db.server.job_calls import check_calls, function_of, makes_run, steps_of
 from cerebro_db.server.job_driver import JobDriver, session_of
 
-LOWEST, HIGHEST = -100, 100
 TIMERS = ("pg_cron", "crontab", "daemon")
 _START_SECONDS = 5.0  # between looks of who waits for jobs that nobody has started
 _ANSWER_SECONDS = 30.0
@@ -57,12 +56,11 @@ _A_MOMENT = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 # -- calls with wait := false ----------------------------------------------------
-def submitted_run(host: Host, request: Request, priority: int | None) -> int:
+def submitted_run(host: Host, request: Request, priority: int) -> int:
     """Register the run of a call and leave it to a driver of its own; returns the run_id."""
-    placed = _checked_priority(priority)
 
     def queued(session: Session, run_id: int) -> None:
-        _queue(session, host, request, placed, run_id)
+        _queue(session, host, request, priority, run_id)
 
     steps = steps_of(request.function)
     assert steps is not None
@@ -74,25 +72,23 @@ def submitted_run(host: Host, request: Request, priority: int | None) -> int:
 
 def submitted_resume(host: Host, request: ResumeRequest) -> int:
     """Leave a run that stopped to a driver of its own; returns the run_id."""
-    placed = _checked_priority(request.priority)
     limits = Limits.of(request, host.search_path)
 
     def queued(session: Session, run_id: int) -> None:
-        _queue(session, host, request, placed, run_id)
+        _queue(session, host, request, request.priority, run_id)
 
     found = queue_again(host.pool, host.dialect, request.run_id, limits, queued)
     _start(host)
     return found
 
 
-def submitted_call(host: Host, request: Request, priority: int | None) -> int:
+def submitted_call(host: Host, request: Request, priority: int) -> int:
     """Check a call that makes no run, and leave it to a driver of its own; returns the job_id."""
-    placed = _checked_priority(priority)
     steps = steps_of(request.function)
     assert steps is not None
     steps.check(host, request)
     with control_session(host.pool, None) as session, transaction(session):
-        job_id = _queue(session, host, request, placed)
+        job_id = _queue(session, host, request, priority)
     _start(host)
     return job_id
 
@@ -117,12 +113,6 @@ def _start(host: Host) -> None:
             host.notice(f"the job waits, as no driver could be started: {error.message}")
 
 
-def _checked_priority(priority: int | None) -> int:
-    check_range("priority", priority, LOWEST, HIGHEST, optional=False)
-    assert priority is not None
-    return priority
-
-
 @entry
 def work(plpy: Any, gd: dict[str, Any], job_id: int, role: str) -> bool:
     """Go on with a job as its owner, without the session that starts it; whether there was room for it.
@@ -141,15 +131,14 @@ def work(plpy: Any, gd: dict[str, Any], job_id: int, role: str) -> bool:
 def submit(plpy: Any, gd: dict[str, Any], request: requests.SubmitRequest) -> int:
     """Check calls, and leave them to a driver of their own; returns the job_id."""
     host, on_success = Host.apart(plpy, gd), request.on_success
-    placed = _checked_priority(request.priority)
     parsed = _parsed(request.calls)
     if on_success is not None:
         _check_success(parsed, on_success)
     check_calls(host, parsed, repeated=False)
     with control_session(host.pool, None) as session, transaction(session):
         jobs = Jobs(session)
-        told = session_of(host.search_path, host.pool.caller)
-        job_id = jobs.add(parsed, told, placed, on_success=on_success)
+        surroundings = session_of(host.search_path, host.pool.caller)
+        job_id = jobs.add(parsed, surroundings, request.priority, on_success=on_success)
         jobs.log(job_id, "queued")
     _start(host)
     return job_id
@@ -179,7 +168,7 @@ def wait_for(
     next_start = time.monotonic() + _START_SECONDS
     with control_session(host.pool, None) as session:
         while True:
-            status, ended = _stands(session, what, number)
+            status, ended = _status_of(session, what, number)
             if ended or (until is not None and time.monotonic() >= until):
                 return status
             if time.monotonic() >= next_start:
@@ -189,8 +178,8 @@ def wait_for(
             time.sleep(POLL_SECONDS)
 
 
-def _stands(session: Session, what: str, number: int | None) -> tuple[str, bool]:
-    """Status of a run or a job, and whether it is final unless somebody acts."""
+def _status_of(session: Session, what: str, number: int | None) -> tuple[str, bool]:
+    """Status of a run or a job, and whether it has stopped for good."""
     jobs = Jobs(session)
     if what == "job":
         status, _ = jobs.status(number)
@@ -234,7 +223,7 @@ def cancel(plpy: Any, gd: dict[str, Any], request: requests.CancelJobRequest) ->
 
 
 def _end_waiting(session: Session, job_id: int) -> None:
-    """End a job without a driver, and its run."""
+    """End a job that no driver works on, and its run."""
     with transaction(session):
         jobs = Jobs(session)
         if not jobs.try_lock(job_id):  # so that nobody begins with it meanwhile
@@ -269,7 +258,7 @@ def schedule(plpy: Any, gd: dict[str, Any], request: requests.ScheduleRequest) -
         _parsed(request.calls),
         session_of(host.search_path, host.pool.caller),
         on_success,
-        _checked_priority(request.priority),
+        request.priority,
         request.timer or _timer_there(host),
     )
     _check_timed(one.cron, one.timer)
@@ -322,7 +311,7 @@ def start_schedule(
 
 
 def _next_start(session: Session, one: Schedule) -> datetime:
-    """When a schedule starts next, by the clock of its timer."""
+    """Time of the next start of a schedule, by the clock of its timer."""
     now = datetime.now().astimezone()
     if one.timer == "pg_cron":
         rows = session.run(

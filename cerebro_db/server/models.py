@@ -13,6 +13,7 @@ from cerebro_db.configs.functions.expressions import parse_expression
 from cerebro_db.configs.names import check_name, check_path, is_taken
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models import loading, object_tables, selection
+from cerebro_db.models.architectures import PART_BYTES
 from cerebro_db.requests.models import (
     DeleteFunctionRequest,
     DeleteModelRequest,
@@ -88,7 +89,7 @@ def _select(plpy: Any, request: GridRequest | ListRequest) -> None:
 
 @entry
 def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, weights: int | None) -> str:
-    """Build a model within the limits of the database and tell its size, work and shapes as JSON.
+    """Build a model within the limits of the database; returns its size, work and shapes as JSON.
 
     Args:
         model_arch: its JSON.
@@ -156,9 +157,23 @@ def _parsed(text: str | None) -> Any:
         return None
 
 
+_WEIGHTS = "cerebro.weights_of_file"
+
+
 @entry
-def read_file(plpy: Any, gd: dict[str, Any], file: bytes | None) -> tuple[str, bytes]:
-    """The architecture and the weights in a file of Keras."""
+def read_file(plpy: Any, gd: dict[str, Any], token: int | None) -> tuple[str | None, bytes | None]:
+    """The architecture in a file of Keras and the first part of its weights; then each further part.
+
+    Args:
+        token: of the file, which was joined in this session; None for the next part, which is None after the last one.
+    """
+    if token is None:
+        weights = gd.pop(_WEIGHTS, b"")
+        if len(weights) > PART_BYTES:
+            gd[_WEIGHTS] = weights[PART_BYTES:]
+        return None, bytes(weights[:PART_BYTES]) or None
+    gd.pop(_WEIGHTS, None)
+    file = take_joined(gd, token)
     settings = settings_of(plpy)
     limits = ArchitectureLimits.of(settings)
     memory = bind(settings, connects=plpy.asks_nothing)
@@ -169,9 +184,11 @@ def read_file(plpy: Any, gd: dict[str, Any], file: bytes | None) -> tuple[str, b
         configure_once(threads=1)
         from cerebro_db.training.architectures import keras_file
 
-        return keras_file.read(file or b"", limits, memory, tick)
+        return keras_file.read(file, limits, memory, tick)
 
-    return compute(plpy, work)
+    text, weights = compute(plpy, work)
+    gd[_WEIGHTS] = memoryview(weights)
+    return text, read_file(plpy, gd, None)[1]
 
 
 @entry_of(LoadFunctionRequest)
@@ -223,7 +240,7 @@ _REMOVE = "DELETE FROM cerebro.catalog_functions WHERE name OPERATOR(pg_catalog.
 
 
 def _names(plpy: Any) -> list[str]:
-    """Of all functions that are registered."""
+    """Names of all registered functions."""
     return [row["name"] for row in plpy.execute(_KNOWN)]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cerebro_db.configs.grids.brackets import schedule_of
 from cerebro_db.configs.grids.model_selection import combine
-from cerebro_db.core.search_texts import schedule_of
 from cerebro_db.models.best import best_of
 from cerebro_db.models.hyperband import schedule_rows, write_schedule
 from cerebro_db.models.studies import importance_of
@@ -126,7 +126,7 @@ def extend(plpy: Any, gd: dict[str, Any], request: requests.ExtendRequest) -> in
 
 @entry_of(requests.ReplayRequest)
 def replay(plpy: Any, gd: dict[str, Any], request: requests.ReplayRequest) -> int:
-    """Make a search again by its decisions."""
+    """Make a run again by what it has recorded."""
     host = Host.apart(plpy, gd)
     request = placed(host, request)
 

@@ -120,7 +120,7 @@ def gpus_here(plpy: Any, gd: dict[str, Any], source: str | None) -> list[str]:
 
 @entry
 def limits(plpy: Any, gd: dict[str, Any], settings: str) -> list[tuple[str, str, str | None]]:
-    """Limits that this trainer has by the settings of the database, as the kernel tells.
+    """Limits of this trainer by the settings of the database, as the kernel reports them.
 
     Args:
         settings: JSON of names and values.
@@ -147,10 +147,10 @@ def limits(plpy: Any, gd: dict[str, Any], settings: str) -> list[tuple[str, str,
 
 
 def _peers(settings: Settings) -> list[tuple[str, str, str | None]]:
-    """Where a trainer waits for those of other hosts."""
+    """Address where this trainer listens for trainers of other hosts."""
     network.require(only_tcp=True)  # to ask for addresses takes a socket
     try:
-        told, warning = address_in(ipaddress.ip_network(settings.peer_network)), None
+        address, warning = address_in(ipaddress.ip_network(settings.peer_network)), None
     except PeersApart as error:
-        told, warning = "no address", error.message
-    return [("peers of other hosts", f"{told} in {settings.peer_network}", warning)]
+        address, warning = "no address", error.message
+    return [("peers of other hosts", f"{address} in {settings.peer_network}", warning)]

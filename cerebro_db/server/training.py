@@ -146,7 +146,7 @@ def _place(given: Fields, number: int | None) -> int | None:
 
 @entry
 def prepare_process(plpy: Any, gd: dict[str, Any], task: str | None) -> str:
-    """Get ready for a run, for a server process that must not be asked by SQL.
+    """Prepare the trainer of a server process that cannot be asked by SQL.
 
     Returns:
         JSON of what belongs in the manifest of the run, and where trainers of other hosts come in.
@@ -238,8 +238,7 @@ def _unless_failed(memory: WorkerMemory, token: int | None, work: Callable[[], N
 def _opened(tick: Tick, memory: WorkerMemory, token: int | None) -> Any:
     """The hop under way, made from its task and state when both are there."""
     from cerebro_db.training.hop import Hop
-    from cerebro_db.training.peers.group import GroupHop
-    from cerebro_db.training.peers.server_hop import ParameterServerHop
+    from cerebro_db.training.peers.group import GroupHop, ParameterServerHop
     from cerebro_db.training.tasks import hop_of
 
     work = memory.current(token)

@@ -124,7 +124,7 @@ def _check_heads(heads: NDArray[np.generic], shape: Sequence[int], oid: int) -> 
 
 
 class Losses:
-    """What float32 does not hold of the values of one column.
+    """Count of the values of one column that float32 does not hold.
 
     Args:
         column: its name, or what else stands for it in a report.

@@ -33,7 +33,7 @@ def short(error: BaseException) -> str:
 
 
 def cause(error: BaseException) -> str:
-    """The same, and behind it the class of what is no error of ours."""
+    """Message of an error, followed by the class of one that is not Cerebro-DB's."""
     told, name = short(error), type(error).__name__
     return told if isinstance(error, CerebroError) or told == name else f"{told} ({name})"
 

@@ -86,7 +86,7 @@ def _left(text: str) -> list[str]:
 
 
 def _named(lines: Sequence[str]) -> list[str]:
-    """The names of GPUs by which they are told apart; where one is divided, those of its parts."""
+    """Unique names of GPUs; where one is divided, those of its parts."""
     names = [match[1] for line in lines if (match := _GPU.match(line))]
     return [
         name
@@ -103,7 +103,7 @@ def _nvidia(tick: Tick) -> list[str]:
 
 
 def _from_tensorflow(tick: Tick) -> list[str]:
-    """Asked in another process: this one may be without GPUs, and would keep memory of them."""
+    """GPUs as TensorFlow lists them in another process: this one would keep memory of them."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),

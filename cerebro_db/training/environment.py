@@ -25,7 +25,7 @@ _MODEL = re.compile(rb"^model name\s*:\s*(.+)$", re.MULTILINE)
 
 
 def reset_peak() -> None:
-    """Let the peak of memory start again from what is in use now, where the system can do that."""
+    """Reset the peak of memory to what is in use now, where the system can do that."""
     try:
         with _RESET_PEAK.open("wb", buffering=0) as file:
             file.write(b"5")
@@ -115,7 +115,7 @@ def configure(threads: int, use_gpus: bool = False, place: int | None = None) ->
 
 
 def configured() -> dict[str, Any]:
-    """Values that ``configure`` has told."""
+    """Facts of this process that ``configure`` has returned."""
     return dict(_configured)
 
 
@@ -131,7 +131,7 @@ def configured_threads() -> int | None:
 
 
 def configure_once(threads: int) -> None:
-    """The same where any settings will do: in a session that has TensorFlow they stay as they are."""
+    """Configure TensorFlow unless this process has done so already."""
     if not _configured:
         configure(threads)
 

@@ -122,7 +122,7 @@ class Folder:
         return False
 
     def _kept(self) -> Folder:
-        """This directory, which is closed where others could change it."""
+        """Keep a directory open; one that others could change is closed."""
         try:
             self._check(0)
         except OSError:

@@ -40,7 +40,7 @@ _imported: dict[str, Callable[..., Any]] = {}
 
 
 def know(functions: Mapping[str, Function]) -> bool:
-    """These are registered; whether a name means something else than before."""
+    """Set the registered functions; returns whether a name has changed its meaning."""
     changed = any(_known[name] != functions.get(name) for name in _known)
     if changed:
         _imported.clear()

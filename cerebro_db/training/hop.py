@@ -1,4 +1,4 @@
-"""One hop in a worker: a configuration's state, trained over one partition."""
+"""A hop in a trainer: a configuration's state, trained over one partition."""
 
 from __future__ import annotations
 

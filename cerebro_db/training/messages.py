@@ -14,7 +14,7 @@ Value = float | Literal["nan", "inf", "-inf"]
 
 
 class LoggedEpoch(Wire, frozen=True, array_like=True):
-    """What was measured of a configuration after an epoch, by the names in the logs of Keras."""
+    """Measured values of a configuration after an epoch, by the names in the logs of Keras."""
 
     epoch: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     logs: dict[str, Value]

@@ -130,7 +130,7 @@ class PartitionCache:
         return self._kept.get(key)
 
     def put(self, key: CacheKey, partition: Partition) -> bool:
-        """Keep a partition if it fits; tells whether it is kept."""
+        """Keep a partition if it fits; returns whether it is kept."""
         if partition.missing:
             raise InvalidData(
                 f"got a partition without its buffers {sorted(partition.missing)[:5]}",

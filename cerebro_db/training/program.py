@@ -41,7 +41,7 @@ _STEPS = "/iteration"
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides how a configuration is trained, apart from its state.
+    """Recipe of a configuration: everything but its state that decides how it is trained.
 
     Attributes:
         architecture: the checked JSON of the model.
@@ -232,7 +232,7 @@ class Program:
         return (*data, targets["weight"]) if self._targets.weighted else data
 
     def _train_compiled(self, data: tuple[np.ndarray, ...]) -> float:
-        """The same in a loop of static shapes, filled up with zeros that it does not reach.
+        """Train on rows in a compiled loop of static shapes, padded with zeros that it does not reach.
 
         What is no whole batch is trained by a function of its own.
         """
@@ -257,7 +257,7 @@ class Program:
 
     # -- weights that a server holds ---------------------------------------------------
     def updated(self, gradients: np.ndarray) -> np.ndarray:
-        """The same; returns the weights that are trained, one after another, as they are then."""
+        """Apply gradients and return the flat weights."""
         found: np.ndarray = self._updated(gradients).numpy()
         return found
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cerebro_db.configs.functions.optimizer_specs import OptimizerSpec
+from cerebro_db.configs.functions.optimizers import OptimizerSpec
 from cerebro_db.training.architectures import models
 
 VARIABLE_ARGUMENTS = ("beta_1", "beta_2", "epsilon", "momentum", "rho", "weight_decay")

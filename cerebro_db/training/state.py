@@ -49,7 +49,7 @@ class Part(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its numbers."""
+        """Count of its numbers."""
         return math.prod(self.shape)
 
     @property

@@ -89,7 +89,7 @@ class Architectures:
         check_worker_memory(worker_memory([load], 0, 0), self._memory_mb, "a configuration")
 
     def check_together(self, models: Sequence[tuple[Recipe, int]]) -> None:
-        """Refuse models that are asked together if this process has too little memory for all of them.
+        """Refuse models that predict together if this process has too little memory for all of them.
 
         Args:
             models: recipes, and how many bytes are kept of each.
@@ -188,7 +188,7 @@ def _part(task: Fields, listener: Listener | None) -> RoundPart | None:
 
 
 def _process_group(group: Fields, rank: int, listener: Listener | None) -> ProcessGroup:
-    """Where the trainers of a group meet."""
+    """The process group of a task."""
     size = group.integer("size", rank + 1, MAX_PLACE)
     listed = group.objects("addresses") if group.has("addresses") else []
     if listed and len(listed) != size:
@@ -214,7 +214,7 @@ def _address(task: Fields) -> Address:
 
 
 def _check_apart(addresses: Sequence[Address]) -> None:
-    """Refuse trainers that are told to be in the same rank."""
+    """Refuse trainers of the same address."""
     known: dict[tuple[Any, ...], Address] = {}
     for one in addresses:
         other = known.setdefault(one[1:], one)

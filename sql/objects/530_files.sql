@@ -8,9 +8,9 @@ COMMENT ON FUNCTION cerebro._export_model(text, text, bigint) IS
 {{ function('cerebro_export') }}
 
 CREATE OR REPLACE FUNCTION cerebro._read_model_file(
-    file bytea, OUT model_arch text, OUT model_weights bytea)
-LANGUAGE plpython3u AS {{ plpython('return relay.trainer("models.read_file", file)') }};
-COMMENT ON FUNCTION cerebro._read_model_file(bytea) IS
-'Internal: the architecture and the weights in a file of Keras.';
+    token bigint, OUT model_arch text, OUT model_weights bytea)
+LANGUAGE plpython3u AS {{ plpython('return relay.trainer("models.read_file", token)') }};
+COMMENT ON FUNCTION cerebro._read_model_file(bigint) IS
+'Internal: the architecture in a file of Keras, which was joined in this session, and the first part of its weights; with NULL the next part, NULL after the last one.';
 
 {{ function('cerebro_load_model_file') }}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from psycopg2 import errors
 from servers import Caller
 
 from cerebro_db.columns.recorded import parse_recorded, recorded_text
@@ -63,7 +64,9 @@ def samples(db: Any) -> Any:
 
 @pytest.fixture
 def caller(samples: Any, has_segments: bool) -> Iterator[Caller]:
-    dialect = dialect_of(samples.connection.server_version, has_segments)
+    dialect = dialect_of(
+        samples.connection.server_version, "greenplum6" if has_segments else "postgresql"
+    )
     pool = SessionPool(samples.dsn, dialect.session_settings())
     yield Caller(pool, dialect, "public, cerebro")
     pool.close()
@@ -135,20 +138,29 @@ def _check_predictions(samples: Any, caller: Caller, net: str) -> None:
         "SELECT cerebro_fit('contract', 'm', 'nets', 1, 'loss=''mse'',optimizer=''SGD(1e-9)''', "
         "'batch_size=64', 1)"
     )
-    of_row = samples.fetch(
-        "SELECT id, (cerebro_predict_row('m', features_of(s))).estimated[1] FROM later s ORDER BY id"
-    )
+    of_row = _by_row(samples)
     text = json.dumps(recorded)
     for table in ("contract_summary", "m_summary"):
         samples.fetch(f"UPDATE {table} SET encoding = %s", (text,))
     predict(caller, PredictionRequest("m", "later", "id", None, "raw", "response"))
     of_rows = samples.fetch("SELECT id, estimated FROM raw ORDER BY id")
-    assert [row[0] for row in of_row] == [row[0] for row in of_rows]
     flat = [np.ravel(row[1])[0] for row in of_rows]
-    np.testing.assert_allclose([row[1] for row in of_row], flat, rtol=1e-5)
+    if of_row is not None:
+        assert [row[0] for row in of_row] == [row[0] for row in of_rows]
+        np.testing.assert_allclose([row[1] for row in of_row], flat, rtol=1e-5)
     predict(caller, PredictionRequest("m", "followed", None, None, "packed_answers", "response"))
     of_packed = samples.fetch("SELECT estimated FROM packed_answers")
     assert sorted(np.ravel(row[0])[0] for row in of_packed) == sorted(flat)
+
+
+def _by_row(samples: Any) -> list[tuple[Any, ...]] | None:
+    """Predictions of one row at a time; None where trainers have no network, which segments need for that."""
+    query = "SELECT id, (cerebro_predict_row('m', features_of(s))).estimated[1] FROM later s ORDER BY id"
+    try:
+        return samples.fetch(query)  # type: ignore[no-any-return]
+    except errors.FeatureNotSupported:
+        assert "Greenplum" in samples.value("SELECT version()")
+        return None
 
 
 @pytest.mark.parametrize("method", KINDS)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cerebro_db.configs.grids.changes import changed
-from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.grids.parameters import changed, parse_compile_params, parse_fit_params
 from cerebro_db.errors import InvalidArgument
 
 COMPILE = "optimizer='Adam(lr=0.01,beta_1=0.8)',metrics=['accuracy'],loss='mse'"

@@ -13,20 +13,18 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 keras = pytest.importorskip("keras")
 
 from cerebro_db.configs.arguments import Argument, with_defaults  # noqa: E402
-from cerebro_db.configs.functions.losses import LOSSES, REFUSED_LOSSES, Target  # noqa: E402
+from cerebro_db.configs.functions.keras_classes import Target  # noqa: E402
+from cerebro_db.configs.functions.losses import LOSSES  # noqa: E402
 from cerebro_db.configs.functions.metrics import (  # noqa: E402
     AVERAGE,
     METRICS,
     POSITIVE_CLASS,
-    REFUSED_METRICS,
 )
 from cerebro_db.configs.functions.optimizers import (  # noqa: E402
     OPTIMIZERS,
     REFUSED_ARGUMENTS,
-    REFUSED_OPTIMIZERS,
     SCHEDULES,
 )
-from cerebro_db.configs.names import find_loss, find_metric, find_optimizer  # noqa: E402
 from cerebro_db.errors import InvalidArgument  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -58,7 +56,7 @@ def classes(module: Any, base: type) -> set[str]:
 
 def test_every_optimizer_is_known() -> None:
     there = classes(keras.optimizers, keras.optimizers.Optimizer)
-    assert there == set(OPTIMIZERS) | set(REFUSED_OPTIMIZERS)
+    assert there == set(OPTIMIZERS) | set(OPTIMIZERS.refused)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -87,7 +85,7 @@ def test_schedule(name: str) -> None:
 
 def test_every_loss_is_known() -> None:
     there = classes(keras.losses, keras.losses.Loss)
-    assert there == set(LOSSES) | set(REFUSED_LOSSES)
+    assert there == set(LOSSES) | set(LOSSES.refused)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -96,12 +94,12 @@ def test_loss(name: str) -> None:
     check_arguments(getattr(keras.losses, name), loss.arguments)
     getattr(keras.losses, name)(**with_defaults(loss.arguments, ()))
     for alias in loss.names:
-        assert find_loss(alias, "loss") is loss
+        assert LOSSES.find(alias, "loss") is loss
 
 
 def test_every_metric_is_known() -> None:
     there = classes(keras.metrics, keras.metrics.Metric) - {"Accuracy"}
-    assert there == (set(METRICS) | set(REFUSED_METRICS)) - {"accuracy"}
+    assert there == (set(METRICS) | set(METRICS.refused)) - {"accuracy"}
 
 
 EXAMPLE_VALUES = {
@@ -150,29 +148,29 @@ def test_metric_is_additive(name: str) -> None:
         total = np.asarray(one) + np.asarray(two)
         np.testing.assert_allclose(total, np.asarray(both), rtol=1e-5)
     for alias in metric.names:
-        assert find_metric(alias, "metrics") is metric
+        assert METRICS.find(alias, "metrics") is metric
 
 
 def test_names_are_found_as_people_write_them() -> None:
     for text in ("adam", "ADAM", "keras.optimizers.Adam", "optimizers.Adam"):
-        assert find_optimizer(text, "optimizer").name == "Adam"
-    assert find_loss("losses.categorical_crossentropy", "loss").name == "CategoricalCrossentropy"
-    assert find_loss("MSE", "loss").name == "MeanSquaredError"
-    assert find_metric("acc", "metrics").name == "accuracy"
-    assert find_metric("tf.keras.metrics.AUC", "metrics").name == "AUC"
+        assert OPTIMIZERS.find(text, "optimizer").name == "Adam"
+    assert LOSSES.find("losses.categorical_crossentropy", "loss").name == "CategoricalCrossentropy"
+    assert LOSSES.find("MSE", "loss").name == "MeanSquaredError"
+    assert METRICS.find("acc", "metrics").name == "accuracy"
+    assert METRICS.find("tf.keras.metrics.AUC", "metrics").name == "AUC"
 
 
 @pytest.mark.parametrize(
     ("find", "name", "message"),
     [
-        (find_optimizer, "Addam", "Did you mean 'Adam'"),
-        (find_optimizer, "os.Adam", "keras.optimizers"),
-        (find_optimizer, "qqq", "Allowed: Adadelta"),
-        (find_optimizer, "LossScaleOptimizer", "float16"),
-        (find_loss, "categorical_crossentrpy", "Did you mean 'categorical_crossentropy'"),
-        (find_loss, "CTC", "varying length"),
-        (find_metric, "acuracy", "Did you mean 'accuracy'"),
-        (find_metric, "Mean", "does not compare"),
+        (OPTIMIZERS.find, "Addam", "Did you mean 'Adam'"),
+        (OPTIMIZERS.find, "os.Adam", "keras.optimizers"),
+        (OPTIMIZERS.find, "qqq", "Allowed: Adadelta"),
+        (OPTIMIZERS.find, "LossScaleOptimizer", "float16"),
+        (LOSSES.find, "categorical_crossentrpy", "Did you mean 'categorical_crossentropy'"),
+        (LOSSES.find, "CTC", "varying length"),
+        (METRICS.find, "acuracy", "Did you mean 'accuracy'"),
+        (METRICS.find, "Mean", "does not compare"),
     ],
 )
 def test_wrong_names(find: Any, name: str, message: str) -> None:

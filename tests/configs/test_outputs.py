@@ -12,8 +12,7 @@ from cerebro_db.configs.grids.outputs import (
     outputs_of,
     with_all_metrics,
 )
-from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
-from cerebro_db.configs.grids.texts import compile_text
+from cerebro_db.configs.grids.parameters import compile_text, parse_compile_params, parse_fit_params
 from cerebro_db.decide import callbacks
 from cerebro_db.errors import InvalidArgument
 

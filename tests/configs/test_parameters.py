@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from cerebro_db.configs.functions.losses import Target
-from cerebro_db.configs.functions.optimizer_specs import OptimizerSpec, parse_optimizer
+from cerebro_db.configs.functions.keras_classes import Target
+from cerebro_db.configs.functions.optimizers import OptimizerSpec, parse_optimizer
 from cerebro_db.configs.grids.parameters import (
     CompileParams,
     FitParams,
@@ -367,7 +367,10 @@ def test_fit() -> None:
         ),
         ("callbacks=[LearningRateScheduler()]", "schedule=None; it must be a schedule"),
         ("callbacks=[LearningRateScheduler(Expo(1))]", "unknown learning-rate schedule 'Expo'"),
-        ("callbacks=[LearningRateScheduler('os.system')]", "unknown learning-rate schedule"),
+        (
+            "callbacks=[LearningRateScheduler('os.system')]",
+            "the learning-rate schedule 'os.system'; allowed are those of keras",
+        ),
         ("callbacks=7", "it must be a list such as"),
         ("callbacks=['[TerminateOnNaN()]']", "it must be a name"),
         ("steps_per_epoch=1", "'steps_per_epoch'; it is not supported"),

@@ -11,10 +11,9 @@ from run_states import configuration, joined, run_state
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.core import events
 from cerebro_db.core.events import Verdict
-from cerebro_db.core.rounds import shares_of
 from cerebro_db.core.spec import Architecture, Configuration, Hop
 from cerebro_db.core.state import RunState
-from cerebro_db.core.strategies import Speeds
+from cerebro_db.core.strategies import Speeds, shares_of
 from cerebro_db.core.tasks import Participate, Task, Train
 from cerebro_db.decide import grouping
 from cerebro_db.decide import plan as plans

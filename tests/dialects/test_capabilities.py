@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import types
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,6 +96,31 @@ class TestEachDialect:
     def test_its_script_is_for_it_alone(self, name: str) -> None:
         text = Script(dialect=name).text()
         assert f"IF found <> '{name}'" in text
+
+
+def test_a_new_dialect_is_a_class_and_its_own_sql(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A file takes the place of the one of its name, another is added in the order of names; capabilities are overridden."""
+    objects = tmp_path / "objects"
+    objects.mkdir()
+    (objects / "620_locks.sql").write_text("-- locks of {{ dialect.name }}")
+    (objects / "621_more.sql").write_text("-- more")
+
+    class Other(DIALECTS["postgresql"]):  # type: ignore[misc, name-defined]
+        name = "other"
+        sql = tmp_path
+        triggers_write = False
+
+    monkeypatch.setitem(DIALECTS, "other", Other)
+    plain = {step.name: step.sql for step in Script().steps()}
+    found = {step.name: step.sql for step in Script(dialect="other").steps()}
+    names = list(found)
+    assert found["objects/620_locks.sql"] == "-- locks of other"
+    assert names.index("objects/621_more.sql") == names.index("objects/620_locks.sql") + 1
+    assert set(names) - set(plain) == {"objects/621_more.sql"}
+    assert "CREATE TRIGGER tell_change" in plain["objects/640_jobs.sql"]
+    assert "CREATE TRIGGER tell_change" not in found["objects/640_jobs.sql"]
 
 
 def test_an_unknown_dialect_is_refused() -> None:

@@ -16,10 +16,10 @@ from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.core.decisions import Change, Decision, add, clone, promote, stop
 from cerebro_db.core.ports import NoDecider
 from cerebro_db.core.state import RunState
-from cerebro_db.postgres.client import Client
+from cerebro_db.postgres.control import Client
 from cerebro_db.requests.fitting import FitRequest
+from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import fit_multiple, resume
-from cerebro_db.runs.limits import Limits
 
 COMPILE = "loss='sparse_categorical_crossentropy',optimizer='{}',metrics=['accuracy']"
 

@@ -13,11 +13,11 @@ import sys
 from typing import Any
 
 from cerebro_db.core.spec import Space
-from cerebro_db.postgres.client import Client
+from cerebro_db.postgres.control import Client
 from cerebro_db.requests.searching import SearchRequest
 from cerebro_db.runs import decisions
+from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import resume
-from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.searches.extending import extend
 from cerebro_db.runs.searches.search import search
 

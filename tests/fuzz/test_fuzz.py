@@ -18,18 +18,15 @@ from cerebro_db.configs.architectures.architecture import (
 )
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.configs.functions.expressions import parse_expression
-from cerebro_db.configs.grids.changes import changed
 from cerebro_db.configs.grids.grid import parse_compile_grid, parse_fit_grid
 from cerebro_db.configs.grids.model_selection import combine, generate
-from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
-from cerebro_db.configs.grids.search_methods import METHODS
+from cerebro_db.configs.grids.parameters import changed, parse_compile_params, parse_fit_params
 from cerebro_db.core.search_texts import (
     monitors_of_aims,
     parse_early_stopping,
-    parse_method,
-    parse_more,
     parse_objectives,
 )
+from cerebro_db.decide.search.methods import METHODS, parse_method, parse_more
 from cerebro_db.scoring.prediction import prediction_type
 
 COMPILE = grammar_texts.spelled() | grammar_texts.changed(grammar_texts.COMPILE)

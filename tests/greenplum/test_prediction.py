@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from cerebro_db.columns.inputs import Input, NumberInput
+from cerebro_db.columns.values import Column
 from cerebro_db.postgres.dialects.greenplum6.dialect import Greenplum6
 from cerebro_db.postgres.dialects.greenplum6.prediction import GreenplumPrediction
 from cerebro_db.postgres.dialects.postgresql.prediction import PackedSource, RowSource, Source
@@ -20,12 +22,14 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions import Session
 from conftest import Sql
 
+X = Input(Column("x", "real[]", 1021, "real[]", "A", 700, "N"), "", 700)
+ID = NumberInput(Column("id", "integer", 23, "integer", "N", None, None), "bigint", 20)
 SQL = GreenplumPrediction(90426)
 ROWS = RowSource(
-    QualifiedName("public", "plain"), (("id", "integer"),), ("t.id",), "t.x", addressed=True
+    QualifiedName("public", "plain"), (("id", "integer"),), ("t.id",), (X,), addressed=True
 )
 PACKED = PackedSource(QualifiedName("public", "packed"), (("x", 8),))
-MORE_ROWS = replace(ROWS, more=("ARRAY[t.id]",))
+MORE_ROWS = replace(ROWS, inputs=(X, ID))
 MORE_BUFFERS = replace(PACKED, columns=(("x", 8), ("z", 4)))
 OUTPUT = QualifiedName("public", "answers")
 

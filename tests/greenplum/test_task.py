@@ -13,7 +13,7 @@ import pytest
 from pace import until as wait_for
 from servers import connected
 
-from cerebro_db.postgres.client import Client
+from cerebro_db.postgres.control import Client
 from cerebro_db.postgres.dialects.greenplum6.training import GreenplumTraining
 from cerebro_db.postgres.dialects.postgresql.training import (
     HopOrder,

@@ -14,7 +14,7 @@ import pytest
 from pace import until
 
 from cerebro_db.errors import ClusterFailed, MissingPrerequisite
-from cerebro_db.install import account, embedded, postgres, processes
+from cerebro_db.install import account, embedded, postgres
 from cerebro_db.install.account import Account, server_account
 from cerebro_db.install.embedded import Cluster
 
@@ -279,4 +279,4 @@ class TestPostgres:
 
 
 def _wait_for_end(cluster: Cluster) -> None:
-    until(lambda: not processes.all_in(cluster.data), 10)
+    until(lambda: not embedded.processes_in(cluster.data), 10)

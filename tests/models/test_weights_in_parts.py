@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import resource
 from types import SimpleNamespace
 
+import keras
 import numpy as np
 import psycopg2
 import pytest
 
 from cerebro_db.models import architectures
 from cerebro_db.postgres.sessions import Session
-from cerebro_db.server import joined
+from cerebro_db.server import joined, models
 from tests.security.conftest import NET
 
 
@@ -54,6 +56,31 @@ def test_no_weights_are_none_of_any_size(watched):
     with pytest.raises(Exception, match="weights"):
         architectures.inspect(watched, NET, b"")
     assert watched.sizes == [0]
+
+
+@pytest.mark.usefixtures("tensorflow")
+@pytest.mark.parametrize("part", [100, 4096, 2**24])
+def test_a_file_goes_there_in_parts_and_its_weights_come_back(watched, monkeypatch, tmp_path, part):
+    net = keras.models.model_from_json(NET)
+    net.set_weights([np.arange(4).reshape(2, 2), np.arange(4, 6)])
+    net.save(tmp_path / "net.keras")
+    file = (tmp_path / "net.keras").read_bytes()
+    monkeypatch.setattr(architectures, "PART_BYTES", part)
+    text, weights = architectures.read_file(watched, file)
+    assert watched.sizes == [part] * (len(file) // part) + [len(file) % part]
+    assert weights == WEIGHTS
+    assert json.loads(text)["class_name"] == "Sequential"
+    assert watched.session.run("SELECT f FROM cerebro._read_model_file(NULL) f") == [("(,)",)]
+
+
+def test_weights_of_a_file_come_in_parts(monkeypatch):
+    """Each part once, then nothing; a new file forgets what is left of an old one."""
+    monkeypatch.setattr(models, "PART_BYTES", 7)
+    kept: dict[str, object] = {models._WEIGHTS: memoryview(WEIGHTS)}
+    parts = [models.read_file(None, kept, None)[1] for _ in range(5)]
+    assert [len(part or b"") for part in parts] == [7, 7, 7, 3, 0]
+    assert b"".join(part or b"" for part in parts) == WEIGHTS
+    assert kept == {}
 
 
 def test_loaded_weights_are_what_was_given(db):

@@ -12,7 +12,9 @@ import pytest
 from cerebro_db.core.tasks import Outcome
 from cerebro_db.errors import PeersApart
 from cerebro_db.executors import sessions as executor
-from cerebro_db.executors.sessions import WorkerSessions, Workplace
+from cerebro_db.executors.process_groups import ProcessGroup
+from cerebro_db.executors.sessions import WorkerSessions
+from cerebro_db.executors.workers import RunResources
 from cerebro_db.postgres.sessions import StatementFailed
 
 HOSTS = {0: "a", 1: "a", 2: "b"}
@@ -83,7 +85,7 @@ class Given:
             hosts=hosts,
             moves_rows=False,
         )
-        self.workers = WorkerSessions(cast(Workplace, rank), len(HOSTS))
+        self.workers = WorkerSessions(cast(RunResources, rank), len(HOSTS))
 
     def kinds(self) -> list[str]:
         """What was asked since."""
@@ -144,12 +146,12 @@ def test_trainers_of_one_host_get_no_addresses() -> None:
     one.turn()
     assert len(one.workers.free()) == 3
     assert one.kinds() == ["prepare"] * 3
-    process_group = executor._Meeting()
-    assert "addresses" not in one.workers._told_of(process_group, [0, 1, 2])
+    process_group = ProcessGroup()
+    assert "addresses" not in one.workers._groups._address_of(process_group, [0, 1, 2])
     apart = given(lambda number, told: [])
     apart.turn()
-    assert "addresses" not in apart.workers._told_of(process_group, [0, 1])
-    assert len(apart.workers._told_of(process_group, [1, 2])["addresses"]) == 2
+    assert "addresses" not in apart.workers._groups._address_of(process_group, [0, 1])
+    assert len(apart.workers._groups._address_of(process_group, [1, 2])["addresses"]) == 2
 
 
 @pytest.mark.parametrize("first", [lost(), [[0, "host b cannot reach a: it let nobody in"]]])

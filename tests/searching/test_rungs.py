@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from cerebro_db.cli.rungs import drawn
+from cerebro_db.cli.watching import drawn
 from cerebro_db.core.search import Objective, SearchSpec
 from cerebro_db.core.spec import Space
 from cerebro_db.postgres.trials import Progress, TrialRow

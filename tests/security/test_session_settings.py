@@ -12,7 +12,7 @@ import pytest
 from reasons import NO_SUCH_SQL
 
 from cerebro_db.errors import InvalidData
-from cerebro_db.postgres.client import Client
+from cerebro_db.postgres.control import Client
 from cerebro_db.postgres.session_settings import (
     CARRIED,
     DEFAULTS,

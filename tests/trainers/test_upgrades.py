@@ -107,7 +107,9 @@ def test_a_package_that_is_upgraded_under_a_running_keeper(
             file.write_text("raise ImportError('of another version')")
         caller.hop()
         with pytest.raises(psycopg2.errors.InvalidParameterValue):
-            caller.sql.run("SELECT cerebro._read_model_file('no such file')")
+            caller.sql.run(
+                "SELECT cerebro._read_model_file(cerebro._join_state(NULL, 'no such file'))"
+            )
         assert connect(empty_database).value("SELECT cerebro_version()") == "9.9.9"
         after = _keepers(directory)
         assert set(before) < set(after)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cerebro_db.core.rounds import rows_of_round
+from cerebro_db.core.strategies import rows_of_round
 from cerebro_db.errors import InvalidState
 from cerebro_db.training.averaging import StateMean, of_replica
 from cerebro_db.training.state import from_bytes, to_bytes

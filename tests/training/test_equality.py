@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cerebro_db.configs.functions.optimizer_specs import parse_optimizer
-from cerebro_db.configs.functions.optimizers import OPTIMIZERS, SCHEDULES
+from cerebro_db.configs.functions.optimizers import OPTIMIZERS, SCHEDULES, parse_optimizer
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.partitions import Partition
 from cerebro_db.training.scores.targets import TargetFacts

@@ -198,7 +198,7 @@ def test_who_shares_a_batch_takes_its_rows_together(
     """As plain Keras with batches of that size, of rows of all partitions."""
     import keras
 
-    from cerebro_db.core.rounds import shares_of
+    from cerebro_db.core.strategies import shares_of
     from cerebro_db.training.architectures import models
     from cerebro_db.training.state import from_bytes
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from cerebro_db.configs.architectures import keras2_names as names
+from cerebro_db.configs.architectures import keras2_operations as names
 from cerebro_db.configs.architectures.keras2_operations import CLASSES, operation_of
 from cerebro_db.configs.architectures.limits import refuse
 from cerebro_db.configs.messages import shown

@@ -2,38 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
-from types import MappingProxyType
-
 from cerebro_db.configs.arguments import Argument, Kind, choice, flag, fraction, number, whole
-
-
-class Target(StrEnum):
-    """Form in which a loss or a metric wants the target of a row.
-
-    IDS is the id of the class; ONEHOT one value per class. BINARY (0 or 1) and FLOAT (any number)
-    have the shape of the model's output: class ids become one-hot where the output is wider than
-    one. LOSS is what the loss wants.
-    """
-
-    IDS = "ids"
-    ONEHOT = "onehot"
-    BINARY = "binary"
-    FLOAT = "float"
-    LOSS = "same as loss"
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A loss: its class in Keras, other names for it, the target it wants, its arguments."""
-
-    name: str
-    names: tuple[str, ...]
-    target: Target
-    arguments: tuple[Argument, ...]
-
+from cerebro_db.configs.functions.keras_classes import KerasClass, KerasClasses, Target
 
 _REDUCTION = choice(
     "reduction", "sum_over_batch_size", "sum_over_batch_size", "sum", "mean",
@@ -46,72 +16,68 @@ _SMOOTHING = number("label_smoothing", 0.0, high=1.0)
 _GAMMA = number("gamma", 2.0)
 
 
-def _loss(name: str, names: str, target: Target, *own: Argument) -> Loss:
-    return Loss(name, tuple(names.split()), target, (*own, _REDUCTION))
+def _loss(name: str, names: str, target: Target, *own: Argument) -> KerasClass:
+    return KerasClass(name, (*own, _REDUCTION), names=tuple(names.split()), target=target)
 
 
-LOSSES: Mapping[str, Loss] = MappingProxyType(
-    {
-        loss.name: loss
-        for loss in (
-            _loss(
-                "BinaryCrossentropy", "binary_crossentropy bce", Target.BINARY,
-                _LOGITS, _SMOOTHING, _AXIS,
-            ),
-            _loss(
-                "BinaryFocalCrossentropy", "binary_focal_crossentropy", Target.BINARY,
-                flag("apply_class_balancing", False), number("alpha", 0.25, high=1.0), _GAMMA,
-                _LOGITS, _SMOOTHING, _AXIS,
-            ),
-            _loss(
-                "CategoricalCrossentropy", "categorical_crossentropy", Target.ONEHOT,
-                _LOGITS, _SMOOTHING, _AXIS,
-            ),
-            _loss(
-                "CategoricalFocalCrossentropy", "categorical_focal_crossentropy", Target.ONEHOT,
-                Argument("alpha", Kind.FLOATS, 0.25, 0.0), _GAMMA, _LOGITS, _SMOOTHING, _AXIS,
-            ),
-            _loss(
-                "CategoricalGeneralizedCrossEntropy", "categorical_generalized_cross_entropy",
-                Target.IDS, fraction("q", 0.5, low_open=True),
-            ),
-            _loss("CategoricalHinge", "categorical_hinge", Target.ONEHOT),
-            _loss(
-                "Circle", "circle", Target.IDS,
-                number("gamma", 80.0, low_open=True), number("margin", 0.4, high=1.0),
-                flag("remove_diagonal", True),
-            ),
-            _loss("CosineSimilarity", "cosine_similarity", Target.FLOAT, _AXIS),
-            _loss("Dice", "dice", Target.BINARY, _AXES),
-            _loss("Hinge", "hinge", Target.BINARY),
-            _loss("Huber", "huber huber_loss", Target.FLOAT, number("delta", 1.0, low_open=True)),
-            _loss(
-                "KLDivergence", "kl_divergence kld kullback_leibler_divergence", Target.ONEHOT
-            ),
-            _loss("LogCosh", "log_cosh logcosh", Target.FLOAT),
-            _loss("MeanAbsoluteError", "mean_absolute_error mae", Target.FLOAT),
-            _loss("MeanAbsolutePercentageError", "mean_absolute_percentage_error mape",
-                  Target.FLOAT),
-            _loss("MeanSquaredError", "mean_squared_error mse", Target.FLOAT),
-            _loss("MeanSquaredLogarithmicError", "mean_squared_logarithmic_error msle",
-                  Target.FLOAT),
-            _loss("Poisson", "poisson", Target.FLOAT),
-            _loss(
-                "SparseCategoricalCrossentropy", "sparse_categorical_crossentropy", Target.IDS,
-                _LOGITS, whole("ignore_class", None, low=None), _AXIS,
-            ),
-            _loss("SquaredHinge", "squared_hinge", Target.BINARY),
-            _loss(
-                "Tversky", "tversky", Target.BINARY,
-                number("alpha", 0.5), number("beta", 0.5), _AXES,
-            ),
-        )
-    }
-)  # fmt: skip
-
-REFUSED_LOSSES: Mapping[str, str] = MappingProxyType(
+LOSSES = KerasClasses(
+    "losses",
+    "loss",
+    (
+        _loss(
+            "BinaryCrossentropy", "binary_crossentropy bce", Target.BINARY,
+            _LOGITS, _SMOOTHING, _AXIS,
+        ),
+        _loss(
+            "BinaryFocalCrossentropy", "binary_focal_crossentropy", Target.BINARY,
+            flag("apply_class_balancing", False), number("alpha", 0.25, high=1.0), _GAMMA,
+            _LOGITS, _SMOOTHING, _AXIS,
+        ),
+        _loss(
+            "CategoricalCrossentropy", "categorical_crossentropy", Target.ONEHOT,
+            _LOGITS, _SMOOTHING, _AXIS,
+        ),
+        _loss(
+            "CategoricalFocalCrossentropy", "categorical_focal_crossentropy", Target.ONEHOT,
+            Argument("alpha", Kind.FLOATS, 0.25, 0.0), _GAMMA, _LOGITS, _SMOOTHING, _AXIS,
+        ),
+        _loss(
+            "CategoricalGeneralizedCrossEntropy", "categorical_generalized_cross_entropy",
+            Target.IDS, fraction("q", 0.5, low_open=True),
+        ),
+        _loss("CategoricalHinge", "categorical_hinge", Target.ONEHOT),
+        _loss(
+            "Circle", "circle", Target.IDS,
+            number("gamma", 80.0, low_open=True), number("margin", 0.4, high=1.0),
+            flag("remove_diagonal", True),
+        ),
+        _loss("CosineSimilarity", "cosine_similarity", Target.FLOAT, _AXIS),
+        _loss("Dice", "dice", Target.BINARY, _AXES),
+        _loss("Hinge", "hinge", Target.BINARY),
+        _loss("Huber", "huber huber_loss", Target.FLOAT, number("delta", 1.0, low_open=True)),
+        _loss(
+            "KLDivergence", "kl_divergence kld kullback_leibler_divergence", Target.ONEHOT
+        ),
+        _loss("LogCosh", "log_cosh logcosh", Target.FLOAT),
+        _loss("MeanAbsoluteError", "mean_absolute_error mae", Target.FLOAT),
+        _loss("MeanAbsolutePercentageError", "mean_absolute_percentage_error mape",
+              Target.FLOAT),
+        _loss("MeanSquaredError", "mean_squared_error mse", Target.FLOAT),
+        _loss("MeanSquaredLogarithmicError", "mean_squared_logarithmic_error msle",
+              Target.FLOAT),
+        _loss("Poisson", "poisson", Target.FLOAT),
+        _loss(
+            "SparseCategoricalCrossentropy", "sparse_categorical_crossentropy", Target.IDS,
+            _LOGITS, whole("ignore_class", None, low=None), _AXIS,
+        ),
+        _loss("SquaredHinge", "squared_hinge", Target.BINARY),
+        _loss(
+            "Tversky", "tversky", Target.BINARY,
+            number("alpha", 0.5), number("beta", 0.5), _AXES,
+        ),
+    ),
     {
         "CTC": "it needs targets of varying length, which this release does not support",
         "Loss": "it is the abstract base class",
-    }
-)
+    },
+)  # fmt: skip

@@ -2,28 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-
 from cerebro_db.configs.arguments import Argument, Kind, choice, flag, number, whole
-from cerebro_db.configs.functions.losses import Target
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A metric whose variables, summed over partitions, are those of all rows.
-
-    Args:
-        name: class in Keras; `accuracy` stands for the one that `accuracy_class` chooses.
-        names: names in a parameter text; the first is also the default label.
-    """
-
-    name: str
-    names: tuple[str, ...]
-    target: Target
-    arguments: tuple[Argument, ...]
-
+from cerebro_db.configs.functions.keras_classes import KerasClass, KerasClasses, Target
 
 _NAME = Argument("name", Kind.TEXT, optional=True)
 _AXIS = whole("axis", -1, low=None)
@@ -50,8 +30,8 @@ def _share(name: str) -> Argument:
     return Argument(name, Kind.FLOAT, None, 0.0, 1.0, required=True)
 
 
-def _metric(name: str, names: str, target: Target, *own: Argument) -> Metric:
-    return Metric(name, tuple(names.split()), target, (*own, _NAME))
+def _metric(name: str, names: str, target: Target, *own: Argument) -> KerasClass:
+    return KerasClass(name, (*own, _NAME), names=tuple(names.split()), target=target)
 
 
 _BINARY, _FLOAT, _IDS, _ONEHOT = Target.BINARY, Target.FLOAT, Target.IDS, Target.ONEHOT
@@ -135,8 +115,17 @@ _COUNTS = (
             flag("sparse_y_pred", False), _AXIS),
 )  # fmt: skip
 
-METRICS: Mapping[str, Metric] = MappingProxyType(
-    {metric.name: metric for metric in (*_MEANS, *_COUNTS)}
+# Variables of each, summed over partitions, are those of all rows. `accuracy` stands for what `accuracy_class` chooses.
+METRICS = KerasClasses(
+    "metrics",
+    "metric",
+    (*_MEANS, *_COUNTS),
+    {
+        "Mean": "it does not compare predictions with targets",
+        "Sum": "it does not compare predictions with targets",
+        "MeanMetricWrapper": "it needs a function",
+        "Metric": "it is the abstract base class",
+    },
 )
 
 # Of two classes they are those of the positive one.
@@ -144,15 +133,6 @@ OF_POSITIVE = frozenset(
     metric.name
     for metric in METRICS.values()
     if any(a.name == POSITIVE_CLASS for a in metric.arguments)
-)
-
-REFUSED_METRICS: Mapping[str, str] = MappingProxyType(
-    {
-        "Mean": "it does not compare predictions with targets",
-        "Sum": "it does not compare predictions with targets",
-        "MeanMetricWrapper": "it needs a function",
-        "Metric": "it is the abstract base class",
-    }
 )
 
 

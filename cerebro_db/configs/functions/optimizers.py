@@ -1,4 +1,4 @@
-"""Optimizers and schedules of the learning rate that may be named, and their arguments."""
+"""Optimizers and schedules of the learning rate: declared, parsed from calls, and as frozen values."""
 
 from __future__ import annotations
 
@@ -17,20 +17,12 @@ from cerebro_db.configs.arguments import (
     unknown,
     validated_arguments,
     whole,
+    with_defaults,
 )
-from cerebro_db.configs.grammar import Call, named_values, parse_call
+from cerebro_db.configs.functions.keras_classes import KerasClass, KerasClasses
+from cerebro_db.configs.grammar import Call, call_of, named_values, parse_call
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
-
-
-@dataclass(frozen=True)
-class Optimizer:
-    """An optimizer class and its arguments; so many of them may be given without their names."""
-
-    name: str
-    arguments: tuple[Argument, ...]
-    by_place: int
-
 
 OPTIMIZER_MAP = "optimizer_map"
 _LOSS_SCALE = number("loss_scale_factor", None, low_open=True)
@@ -55,7 +47,7 @@ def _optimizer(
     learning_rate: float = 0.001,
     weight_decay: float | None = None,
     by_place: int | None = None,
-) -> Optimizer:
+) -> KerasClass:
     """Own arguments come first; a default weight decay replaces the common one."""
     common = tuple(
         replace(argument, default=weight_decay) if argument.name == "weight_decay" else argument
@@ -63,94 +55,91 @@ def _optimizer(
     )
     # Zero is allowed: a learning rate of zero is how people freeze a configuration.
     arguments = (number("learning_rate", learning_rate), *own, *common)
-    return Optimizer(name, arguments, 1 + len(own) if by_place is None else by_place)
+    return KerasClass(name, arguments, 1 + len(own) if by_place is None else by_place)
 
 
 # Asynchronous updates bring momentum of their own, which a negative one takes back.
 _MOMENTUM = number("momentum", 0.0, low=-1.0, high=1.0, low_open=True)
-OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
-    {
-        optimizer.name: optimizer
-        for optimizer in (
-            _optimizer("Adadelta", fraction("rho", 0.95), _EPSILON),
-            _optimizer(
-                "Adafactor",
-                number("beta_2_decay", -0.8, low=None, high=0.0),
-                number("epsilon_1", 1e-30),
-                number("epsilon_2", 1e-3),
-                number("clip_threshold", 1.0, low_open=True),
-                flag("relative_step", True),
-            ),
-            _optimizer("Adagrad", number("initial_accumulator_value", 0.1), _EPSILON),
-            _optimizer("Adam", *_BETAS, _EPSILON, flag("amsgrad", False)),
-            _optimizer(
-                "AdamW", *_BETAS, _EPSILON, flag("amsgrad", False), weight_decay=0.004, by_place=1
-            ),
-            _optimizer("Adamax", *_BETAS, _EPSILON),
-            _optimizer(
-                "Ftrl",
-                number("learning_rate_power", -0.5, low=None, high=0.0),
-                number("initial_accumulator_value", 0.1),
-                number("l1_regularization_strength", 0.0),
-                number("l2_regularization_strength", 0.0),
-                number("l2_shrinkage_regularization_strength", 0.0),
-                number("beta", 0.0),
-            ),
-            _optimizer("Lamb", *_BETAS, _EPSILON),
-            _optimizer("Lion", fraction("beta_1", 0.9, low_open=True), fraction("beta_2", 0.99)),
-            _optimizer(
-                "Muon",
-                fraction("adam_beta_1", 0.9),
-                fraction("adam_beta_2", 0.999),
-                number("adam_weight_decay", 0.004, optional=True),
-                _EPSILON,
-                number("muon_a", 3.4445, low=None),
-                number("muon_b", -4.775, low=None),
-                number("muon_c", 2.0315, low=None),
-                number("adam_lr_ratio", 1.0),
-                number("momentum", 0.95, high=1.0),
-                whole("ns_steps", 5, low=1, high=100),
-                flag("nesterov", True),
-                number("rms_rate", 0.2, optional=True),
-                flag("exclude_embeddings", True),
-                patterns("exclude_layers"),
-                weight_decay=0.004,
-                by_place=5,
-            ),
-            Optimizer(
-                "MultiOptimizer",
-                (Argument(OPTIMIZER_MAP, Kind.OBJECT, required=True), _LOSS_SCALE),
-                by_place=2,
-            ),
-            _optimizer("Nadam", *_BETAS, _EPSILON),
-            _optimizer(
-                "RMSprop",
-                fraction("rho", 0.9),
-                _MOMENTUM,
-                _EPSILON,
-                flag("centered", False),
-            ),
-            _optimizer(
-                "SGD",
-                _MOMENTUM,
-                flag("nesterov", False),
-                learning_rate=0.01,
-            ),
-            _optimizer(
-                "ScheduleFreeAdamW",
-                *_BETAS,
-                number("epsilon", 1e-8),
-                whole("warmup_steps", 0),
-                learning_rate=0.0025,
-            ),
-        )
-    }
-)
-REFUSED_OPTIMIZERS: Mapping[str, str] = MappingProxyType(
+OPTIMIZERS = KerasClasses(
+    "optimizers",
+    "optimizer",
+    (
+        _optimizer("Adadelta", fraction("rho", 0.95), _EPSILON),
+        _optimizer(
+            "Adafactor",
+            number("beta_2_decay", -0.8, low=None, high=0.0),
+            number("epsilon_1", 1e-30),
+            number("epsilon_2", 1e-3),
+            number("clip_threshold", 1.0, low_open=True),
+            flag("relative_step", True),
+        ),
+        _optimizer("Adagrad", number("initial_accumulator_value", 0.1), _EPSILON),
+        _optimizer("Adam", *_BETAS, _EPSILON, flag("amsgrad", False)),
+        _optimizer(
+            "AdamW", *_BETAS, _EPSILON, flag("amsgrad", False), weight_decay=0.004, by_place=1
+        ),
+        _optimizer("Adamax", *_BETAS, _EPSILON),
+        _optimizer(
+            "Ftrl",
+            number("learning_rate_power", -0.5, low=None, high=0.0),
+            number("initial_accumulator_value", 0.1),
+            number("l1_regularization_strength", 0.0),
+            number("l2_regularization_strength", 0.0),
+            number("l2_shrinkage_regularization_strength", 0.0),
+            number("beta", 0.0),
+        ),
+        _optimizer("Lamb", *_BETAS, _EPSILON),
+        _optimizer("Lion", fraction("beta_1", 0.9, low_open=True), fraction("beta_2", 0.99)),
+        _optimizer(
+            "Muon",
+            fraction("adam_beta_1", 0.9),
+            fraction("adam_beta_2", 0.999),
+            number("adam_weight_decay", 0.004, optional=True),
+            _EPSILON,
+            number("muon_a", 3.4445, low=None),
+            number("muon_b", -4.775, low=None),
+            number("muon_c", 2.0315, low=None),
+            number("adam_lr_ratio", 1.0),
+            number("momentum", 0.95, high=1.0),
+            whole("ns_steps", 5, low=1, high=100),
+            flag("nesterov", True),
+            number("rms_rate", 0.2, optional=True),
+            flag("exclude_embeddings", True),
+            patterns("exclude_layers"),
+            weight_decay=0.004,
+            by_place=5,
+        ),
+        KerasClass(
+            "MultiOptimizer",
+            (Argument(OPTIMIZER_MAP, Kind.OBJECT, required=True), _LOSS_SCALE),
+            by_place=2,
+        ),
+        _optimizer("Nadam", *_BETAS, _EPSILON),
+        _optimizer(
+            "RMSprop",
+            fraction("rho", 0.9),
+            _MOMENTUM,
+            _EPSILON,
+            flag("centered", False),
+        ),
+        _optimizer(
+            "SGD",
+            _MOMENTUM,
+            flag("nesterov", False),
+            learning_rate=0.01,
+        ),
+        _optimizer(
+            "ScheduleFreeAdamW",
+            *_BETAS,
+            number("epsilon", 1e-8),
+            whole("warmup_steps", 0),
+            learning_rate=0.0025,
+        ),
+    ),
     {
         "LossScaleOptimizer": "it is put around the optimizer by itself where layers compute in float16",
         "Optimizer": "it is the abstract base class",
-    }
+    },
 )
 # Names of Keras 2, and so of MADlib, for arguments of today.
 ARGUMENT_ALIASES: Mapping[str, str] = MappingProxyType({"lr": "learning_rate"})
@@ -162,18 +151,6 @@ REFUSED_ARGUMENTS: Mapping[str, str] = MappingProxyType(
         "schedule_decay": "Keras 3 has no such argument",
     }
 )
-_PREFIXES = tuple(
-    f"{start}optimizers.schedules." for start in ("", "keras.", "tf.keras.", "tensorflow.keras.")
-)
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """A schedule class and its arguments; so many of them may be given without their names."""
-
-    name: str
-    arguments: tuple[Argument, ...]
-    by_place: int
 
 
 @dataclass(frozen=True)
@@ -195,37 +172,35 @@ _STAIRCASE = flag("staircase", False)
 _ALPHA = number("alpha", 0.0)
 
 
-def _schedule(name: str, *own: Argument, by_place: int | None = None) -> Schedule:
-    return Schedule(name, own, len(own) if by_place is None else by_place)
+def _declared(name: str, *own: Argument, by_place: int | None = None) -> KerasClass:
+    return KerasClass(name, own, len(own) if by_place is None else by_place)
 
 
-SCHEDULES: Mapping[str, Schedule] = MappingProxyType(
-    {
-        schedule.name: schedule
-        for schedule in (
-            _schedule(
+SCHEDULES = KerasClasses(
+    "optimizers.schedules",
+    "learning-rate schedule",
+    (
+            _declared(
                 "CosineDecay", _START, _STEPS, _ALPHA,
                 number("warmup_target", None), whole("warmup_steps", 0), by_place=3,
             ),
-            _schedule(
+            _declared(
                 "CosineDecayRestarts", _START, whole("first_decay_steps", None, low=1, required=True),
                 number("t_mul", 2.0, low_open=True), number("m_mul", 1.0), _ALPHA,
             ),
-            _schedule("ExponentialDecay", _START, _STEPS, _RATE, _STAIRCASE),
-            _schedule("InverseTimeDecay", _START, _STEPS, _RATE, _STAIRCASE),
-            _schedule(
+            _declared("ExponentialDecay", _START, _STEPS, _RATE, _STAIRCASE),
+            _declared("InverseTimeDecay", _START, _STEPS, _RATE, _STAIRCASE),
+            _declared(
                 "PiecewiseConstantDecay",
                 Argument("boundaries", Kind.INTS, low=0, required=True),
                 Argument("values", Kind.FLOATS, low=0.0, required=True),
             ),
-            _schedule(
+            _declared(
                 "PolynomialDecay", _START, _STEPS, number("end_learning_rate", 0.0001),
                 number("power", 1.0), flag("cycle", False),
             ),
-        )
-    }
+    ),
 )  # fmt: skip
-_NAMES = {name.lower(): name for name in SCHEDULES}
 
 
 def parse_schedule(value: Call | str, what: str) -> ScheduleSpec:
@@ -235,16 +210,9 @@ def parse_schedule(value: Call | str, what: str) -> ScheduleSpec:
         InvalidArgument: it is no schedule, or an argument of it is wrong.
     """
     call = parse_call(value, what) if isinstance(value, str) else value
-    name = call.name
-    for prefix in _PREFIXES:
-        name = name.removeprefix(prefix)
-    if name.lower() not in _NAMES:
-        raise unknown(what, "learning-rate schedule", call.name, SCHEDULES)
-    schedule = SCHEDULES[_NAMES[name.lower()]]
+    schedule = SCHEDULES.find(call.name, what)
     what = f"{what}: {schedule.name}"
-    places = tuple(argument.name for argument in schedule.arguments[: schedule.by_place])
-    given = named_values(call, places, what)
-    spec = ScheduleSpec(schedule.name, validated_arguments(schedule.arguments, given, {}, what))
+    spec = ScheduleSpec(schedule.name, schedule.validated(call, what))
     if spec.name == "PiecewiseConstantDecay":
         _check_pieces(dict(spec.arguments), what)
     return spec
@@ -261,3 +229,127 @@ def _check_pieces(arguments: Mapping[str, Any], what: str) -> None:
 
 def _tuple(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
+
+
+_MAP = "OptimizerMap"
+_MAP_NAMES = frozenset(f"{start}{_MAP}".lower() for start in OPTIMIZERS.prefixes)
+_MAP_PLACES = ("default_optimizer", OPTIMIZER_MAP)
+_EXAMPLE = f"{_MAP}(Adam(0.001), {{'dense/.*': SGD(0.1)}})"
+_PATTERN = Argument(f"a key of {OPTIMIZER_MAP}", Kind.PATTERNS)
+
+
+@dataclass(frozen=True)
+class OptimizerSpec:
+    """An optimizer: its class in Keras and the arguments that differ from the defaults.
+
+    Args:
+        parts: of a MultiOptimizer: which optimizer trains the weights of a pattern of paths; the
+            last one, without a pattern, trains the others.
+    """
+
+    name: str
+    arguments: tuple[tuple[str, Any], ...] = ()
+    parts: tuple[tuple[str | None, OptimizerSpec], ...] = ()
+
+    def all_arguments(self) -> dict[str, Any]:
+        """Every argument with its value, defaults included."""
+        return with_defaults(OPTIMIZERS[self.name].arguments, self.arguments)
+
+    @property
+    def schedule(self) -> ScheduleSpec | None:
+        """The schedule of the learning rate, where there is one."""
+        rate = dict(self.arguments).get("learning_rate")
+        return rate if isinstance(rate, ScheduleSpec) else None
+
+    @property
+    def keeps_averages(self) -> bool:
+        """True if there are averages of weights beside them."""
+        if self.parts:
+            return any(part.keeps_averages for _, part in self.parts)
+        return bool(self.all_arguments()["use_ema"])
+
+
+def parse_optimizer(value: object, what: str = "optimizer") -> OptimizerSpec:
+    """Parses ``'Adam'``, ``'Adam(lr=0.1)'`` or the same without quotes."""
+    call = call_of(value, "optimizer", what)
+    entry = OPTIMIZERS.find(call.name, what)
+    what = f"{what}: {entry.name}"
+    given = entry.given(call, what)
+    if "epsilon" in given and given["epsilon"] is None:  # how Keras 2 wrote its default
+        del given["epsilon"]
+    for name in given:
+        if name in REFUSED_ARGUMENTS:
+            raise InvalidArgument(f"{what}: got {name!r}; {REFUSED_ARGUMENTS[name]}")
+    if entry.arguments[0].name == OPTIMIZER_MAP:
+        parts = _parts(given, what)
+        return OptimizerSpec(
+            entry.name, validated_arguments(entry.arguments[1:], given, {}, what), parts
+        )
+    schedule = _schedule(entry, given, what)
+    arguments = validated_arguments(entry.arguments, given, ARGUMENT_ALIASES, what)
+    if schedule is not None:
+        arguments = (("learning_rate", schedule), *arguments)
+    clips = [name for name, _ in arguments if name in ("clipnorm", "clipvalue", "global_clipnorm")]
+    if len(clips) > 1:
+        raise InvalidArgument(f"{what}: got {' and '.join(clips)}; at most one is allowed")
+    return OptimizerSpec(entry.name, arguments)
+
+
+def _parts(given: dict[str, Any], what: str) -> tuple[tuple[str | None, OptimizerSpec], ...]:
+    """Takes the map of optimizers out of given arguments."""
+    value = given.pop(OPTIMIZER_MAP, None)
+    if isinstance(value, str):
+        value = parse_call(value, f"{what}: {OPTIMIZER_MAP}")
+    if not isinstance(value, Call) or value.name.lower() not in _MAP_NAMES:
+        raise InvalidArgument(
+            f"{what}: got {OPTIMIZER_MAP}={shown(value)}; it must be such as {_EXAMPLE}"
+        )
+    what = f"{what}: {_MAP}"
+    named = named_values(value, _MAP_PLACES, what)
+    for name in named:
+        if name not in _MAP_PLACES:
+            raise unknown(what, "argument", name, _MAP_PLACES)
+    by_pattern = named.get(OPTIMIZER_MAP)
+    if by_pattern is None:
+        by_pattern = {}
+    if not isinstance(by_pattern, dict) or "default_optimizer" not in named:
+        raise InvalidArgument(
+            f"{what}: got {shown(value)}; it must have a default optimizer, and a dictionary from "
+            f"paths of weights, or patterns of them, to optimizers: {_EXAMPLE}"
+        )
+    others = _part(named["default_optimizer"], what)
+    found = [(_pattern(key, what), _part(one, what)) for key, one in by_pattern.items()]
+    return (*found, (None, others))
+
+
+def _pattern(value: object, what: str) -> str:
+    return str(_PATTERN.validated(value, what)[0])
+
+
+def _part(value: object, what: str) -> OptimizerSpec:
+    part = parse_optimizer(value, what)
+    if part.parts:
+        raise InvalidArgument(f"{what}: got {part.name} inside of it; allowed are all the others")
+    return part
+
+
+def _schedule(entry: KerasClass, given: dict[str, Any], what: str) -> ScheduleSpec | None:
+    """Takes the schedule of the learning rate out of given arguments."""
+    decay = DECAY.validated(given.pop(DECAY.name, None), what)
+    names = [name for name in ("learning_rate", "lr") if name in given]
+    rate = given[names[0]] if names else None
+    if isinstance(rate, Call | str) and len(names) == 1:
+        if decay:
+            raise InvalidArgument(
+                f"{what}: got a schedule of the learning rate and decay={decay}; allowed is one"
+            )
+        del given[names[0]]
+        return parse_schedule(rate, f"{what}: {names[0]}")
+    if not decay:
+        return None
+    validated = dict(validated_arguments(entry.arguments, given, ARGUMENT_ALIASES, what))
+    for name in names:
+        del given[name]
+    start = validated.get("learning_rate", with_defaults(entry.arguments, ())["learning_rate"])
+    steps = {"initial_learning_rate": start, "decay_steps": 1, "decay_rate": decay}
+    return ScheduleSpec("InverseTimeDecay", tuple(steps.items()))

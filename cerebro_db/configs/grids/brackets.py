@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-__all__ = ["Bracket", "Rung", "brackets", "halving", "largest_bracket"]
+from cerebro_db.configs.messages import check_range
+from cerebro_db.errors import InvalidArgument
+
+_MOST_EPOCHS, _MOST_CONFIGURATIONS = 1_000_000, 100_000
 
 
 @dataclass(frozen=True)
@@ -90,3 +93,43 @@ def halving(configurations: int, least: int, most: int, eta: int) -> Bracket:
     while rungs[-1].epochs < most and rungs[-1].configurations >= eta:
         rungs.append(Rung(rungs[-1].configurations // eta, min(rungs[-1].epochs * eta, most)))
     return Bracket(0, tuple(rungs))
+
+
+def schedule_of(r: int | None, eta: int | None, skip_last: int | None) -> list[Bracket]:
+    """The brackets of Hyperband for what someone asks.
+
+    Raises:
+        InvalidArgument: a number is out of its range, or the brackets are too large.
+    """
+    check_range("r", r, 1, _MOST_EPOCHS, optional=False)
+    check_range("eta", eta, 2, _MOST_EPOCHS, optional=False)
+    check_range("skip_last", skip_last, 0, _MOST_EPOCHS, optional=False)
+    numbers = int(r or 0), int(eta or 0), int(skip_last or 0)
+    check_brackets(*numbers)
+    return brackets(*numbers)
+
+
+def check_brackets(r: int, eta: int, skip_last: int, what: str = "") -> None:
+    """Refuse brackets of no rungs, or too many.
+
+    Args:
+        r, eta, skip_last: of the brackets.
+        what: whose parameters they are; empty where they are arguments of their own.
+    """
+    most = largest_bracket(r, eta)
+    if skip_last > most:
+        got = f"{what}: got skip_last={skip_last}" if what else f"skip_last: got {skip_last}"
+        raise InvalidArgument(
+            f"{got}; allowed: 0 to {most}, as the largest bracket of "
+            f"R={r}, eta={eta} has {most + 1} rungs"
+        )
+    # The first bracket alone may be too many to write down.
+    count = eta**most
+    if count <= _MOST_CONFIGURATIONS:
+        count = sum(one.rungs[0].configurations for one in brackets(r, eta, skip_last))
+    if count > _MOST_CONFIGURATIONS:
+        got = f"{what}: got R={r}, eta={eta}," if what else f"r: got {r} with eta := {eta},"
+        raise InvalidArgument(
+            f"{got} whose brackets have {count} configurations or more; allowed: {_MOST_CONFIGURATIONS}",
+            hint="a larger eta makes smaller brackets",
+        )

@@ -10,23 +10,28 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.arguments import Argument, nearest, unknown
-from cerebro_db.configs.functions.optimizers import ARGUMENT_ALIASES, DECAY, REFUSED_ARGUMENTS
+from cerebro_db.configs.functions.optimizers import (
+    ARGUMENT_ALIASES,
+    DECAY,
+    OPTIMIZERS,
+    REFUSED_ARGUMENTS,
+)
 from cerebro_db.configs.grammar import Call, parse_call, parse_dict
 from cerebro_db.configs.grids.parameters import (
     COMPILE_KEYS,
     FIT_KEYS,
     NUMERIC_ARGUMENTS,
     REFUSED_FIT,
+    optimizer_text,
 )
-from cerebro_db.configs.grids.texts import optimizer_text
 from cerebro_db.configs.messages import shown
-from cerebro_db.configs.names import find_optimizer
 from cerebro_db.errors import InvalidArgument, hinted
+
+if TYPE_CHECKING:
+    import numpy as np
 
 OPTIMIZER_LIST = "optimizer_params_list"
 MODEL_LIST, MODEL_ID = "model_params_list", "model_id"
@@ -264,7 +269,7 @@ def _optimizer_space(value: object, what: str) -> Space:
     classes = [_optimizer_class(name, what) for name in names]
     arguments: dict[str, Argument] = {}
     for name in reversed(classes):
-        arguments |= {a.name: a for a in find_optimizer(name, what).arguments}
+        arguments |= {a.name: a for a in OPTIMIZERS.find(name, what).arguments}
     if "learning_rate" in arguments:  # a MultiOptimizer has none of its own
         arguments |= {alias: arguments[name] for alias, name in ARGUMENT_ALIASES.items()}
         arguments[DECAY.name] = DECAY
@@ -282,7 +287,7 @@ def _optimizer_class(value: object, what: str) -> str:
             f"{what}: got arguments inside 'optimizer'; give them as keys beside it, such as "
             "{'optimizer': ['Adam'], 'lr': [0.01]}"
         )
-    return find_optimizer(call.name, what).name
+    return OPTIMIZERS.find(call.name, what).name
 
 
 def _space(given: Mapping[str, Any], numeric: Mapping[str, Argument], what: str) -> Space:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.grids.grid import MODEL_LIST, Grid, parse_compile_grid, parse_fit_grid
 from cerebro_db.configs.grids.parameters import (
     CompileParams,
     ConfigurationText,
     FitParams,
+    compile_text,
+    fit_text,
     parse_compile_params,
     parse_fit_params,
 )
-from cerebro_db.configs.grids.texts import compile_text, fit_text
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MAX_CONFIGURATIONS = 100_000
 _SEARCH_TYPES = ("grid", "random")
@@ -58,6 +60,8 @@ def generate(
         raise _too_few(count, possible)
     if random_state is not None:
         _whole(random_state, "random_state", 0, 2**63 - 1)
+    import numpy as np  # late: requests are checked without it
+
     generator = np.random.Generator(np.random.PCG64(random_state))
     return _random_search(grids, count, generator, tick)
 

@@ -1,4 +1,4 @@
-"""Compile and fit parameters: frozen values, and their parsing from MADlib's parameter strings."""
+"""Compile and fit parameters: parsed from MADlib's texts to frozen values, written back, and changed in part."""
 
 from __future__ import annotations
 
@@ -17,21 +17,25 @@ from cerebro_db.configs.arguments import (
     fraction,
     number,
     unknown,
-    validated_arguments,
     whole,
     with_defaults,
 )
 from cerebro_db.configs.functions.callbacks import CallbackSpec, parse_callbacks
-from cerebro_db.configs.functions.losses import LOSSES, Target
+from cerebro_db.configs.functions.keras_classes import Target
+from cerebro_db.configs.functions.losses import LOSSES
 from cerebro_db.configs.functions.metrics import METRICS
-from cerebro_db.configs.functions.optimizer_specs import OptimizerSpec, parse_optimizer
+from cerebro_db.configs.functions.optimizers import (
+    ARGUMENT_ALIASES,
+    DECAY,
+    OPTIMIZERS,
+    OptimizerSpec,
+    parse_optimizer,
+)
 from cerebro_db.configs.grammar import Call, call_of, named_values, parse_keywords
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import (
     TOP_K,
     bare_name,
-    find_loss,
-    find_metric,
     is_custom,
     parse_custom,
 )
@@ -40,6 +44,7 @@ from cerebro_db.wire import Wire
 
 Arguments = tuple[tuple[str, Any], ...]
 
+# In the order of MADlib's documentation, followed by what is ours, as they are written.
 COMPILE_KEYS = (
     "optimizer", "metrics", "loss", "loss_weights", "l1", "l2", "dropout", "freeze", "dtype_policy",
 )  # fmt: skip
@@ -239,10 +244,9 @@ def parse_loss(value: object, what: str = "loss") -> LossSpec:
     call = call_of(value, "loss", what)
     if is_custom(call.name):
         return LossSpec(parse_custom(call, what))
-    entry = find_loss(call.name, what)
+    entry = LOSSES.find(call.name, what)
     what = f"{what}: {entry.name}"
-    given = named_values(call, (), what)
-    return LossSpec(entry.name, validated_arguments(entry.arguments, given, {}, what))
+    return LossSpec(entry.name, entry.validated(call, what))
 
 
 def _losses(value: object, what: str) -> ByOutput[LossSpec] | None:
@@ -302,10 +306,9 @@ def parse_metric(value: object, what: str = "metrics") -> MetricSpec:
     if is_custom(call.name):
         return MetricSpec(parse_custom(call, what), (), bare_name(call.name))
     with hinted(_TOP_K_HINT) if call.name.startswith("top_") else nullcontext():
-        entry = find_metric(call.name, what)
+        entry = METRICS.find(call.name, what)
     what = f"{what}: {entry.name}"
-    given = named_values(call, (), what)
-    arguments = dict(validated_arguments(entry.arguments, given, {}, what))
+    arguments = dict(entry.validated(call, what))
     label = arguments.pop("name", entry.names[0])
     if not label or len(label) > MAX_LABEL or label == "loss":
         raise InvalidArgument(
@@ -359,3 +362,83 @@ def _class_weight(
             for class_id, weight in value.items()
         )
     )
+
+
+def optimizer_text(name: str, arguments: Mapping[str, Any]) -> str:
+    """Returns for example ``Adam(lr=0.001)``."""
+    return f"{name}({','.join(f'{key}={value!r}' for key, value in arguments.items())})"
+
+
+def compile_text(values: Mapping[str, Any]) -> str:
+    """Returns for example ``optimizer='Adam(lr=0.1)',metrics=['accuracy'],loss='mse'``."""
+    return _text({**values, "metrics": _metrics(values.get("metrics"))}, COMPILE_KEYS)
+
+
+def fit_text(values: Mapping[str, Any]) -> str:
+    """Returns for example ``epochs=10,batch_size=64``."""
+    return _text(values, FIT_KEYS)
+
+
+def _text(values: Mapping[str, Any], order: tuple[str, ...]) -> str:
+    known = [key for key in order if values.get(key) is not None]
+    others = [key for key in values if key not in order and values[key] is not None]
+    return ",".join(f"{key}={values[key]!r}" for key in (*known, *others))
+
+
+def _metrics(value: object) -> list[Any] | dict[Any, Any] | None:
+    """One metric or several make a list; a dictionary tells those of each output."""
+    if value is None or isinstance(value, dict):
+        return value
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+_OPTIMIZER = "optimizer"
+
+
+@hinted(
+    "changes are such as 'lr=0.003, batch_size=64': compile parameters, fit parameters, and "
+    "arguments of the optimizer"
+)
+def changed(
+    compile_params: str, fit_params: str, changes: str, what: str = "changes"
+) -> tuple[str, str]:
+    """The compile and fit parameters after changes such as ``'lr=0.003, batch_size=64'``.
+
+    A name is a compile parameter, a fit parameter, or else an argument of the optimizer; with another
+    ``optimizer`` the arguments of the one before are gone.
+
+    Raises:
+        InvalidArgument: there is no such parameter, or it cannot have that value.
+    """
+    compiling = parse_keywords(compile_params, "compile_params")
+    fitting = parse_keywords(fit_params, "fit_params")
+    arguments: dict[str, Any] = {}
+    for key, value in parse_keywords(changes, what).items():
+        place = compiling if key in COMPILE_KEYS else fitting if key in FIT_KEYS else arguments
+        place[key] = value
+    if arguments:
+        compiling[_OPTIMIZER] = _with_arguments(compiling[_OPTIMIZER], arguments, what)
+    texts = compile_text(compiling), fit_text(fitting)
+    parse_compile_params(texts[0])
+    parse_fit_params(texts[1])
+    return texts
+
+
+def _with_arguments(optimizer: object, arguments: dict[str, Any], what: str) -> str:
+    """The text of an optimizer with other arguments."""
+    call = call_of(optimizer, _OPTIMIZER, what)
+    entry = OPTIMIZERS.find(call.name, what)
+    names = [argument.name for argument in entry.arguments]
+    allowed = (*COMPILE_KEYS, *FIT_KEYS, *names, *ARGUMENT_ALIASES, DECAY.name)
+    found = named_values(call, tuple(names[: entry.by_place]), what)
+    for key, value in arguments.items():
+        if key not in allowed:
+            raise unknown(what, "parameter", key, allowed)
+        for other in [one for one in found if _same(one, key)]:
+            del found[other]
+        found[key] = value
+    return repr(Call(entry.name, tuple(found.items())))
+
+
+def _same(name: str, other: str) -> bool:
+    return ARGUMENT_ALIASES.get(name, name) == ARGUMENT_ALIASES.get(other, other)

@@ -9,6 +9,7 @@ workers meanwhile train whatever has a place.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -42,15 +43,14 @@ from cerebro_db.core.decisions import FAILED as FAILED_RESULT
 from cerebro_db.core.events import Allowance
 from cerebro_db.core.ports import Outlook
 from cerebro_db.core.search import UNLIMITED, SearchSpec
-from cerebro_db.core.search_texts import checked_more
 from cerebro_db.core.spec import TRAINING, Space
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.core.statuses import FAILED, STOPPED, WAITING
 from cerebro_db.decide import callbacks
 from cerebro_db.decide.search import stopping
-from cerebro_db.decide.search.methods import method_of, total_epochs
+from cerebro_db.decide.search.methods import checked_more, method_of, total_epochs
 from cerebro_db.decide.search.ranking import Values, ranked
-from cerebro_db.decide.search.sampling import Distinct, Fault, check_sampler
+from cerebro_db.decide.search.sampling import Distinct, Fault
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.decide.search.timeline import Timeline
 from cerebro_db.decide.search.trials import RUNNING, Continue, End, Start, Trial
@@ -73,7 +73,8 @@ class SearchDecider:
 
     def __init__(self, spec: SearchSpec, fault: Fault, stored: Sequence[Decision] = ()) -> None:
         self._spec, self._method = spec, method_of(spec)
-        self._sampler, self._fault = Distinct(spec, fault), fault
+        self._sampler = Distinct(functools.partial(self._method.sampler, spec), spec.space, fault)
+        self._fault = fault
         self._stored = deque(enumerate(stored, 1))
         self._known_results: deque[tuple[int, int]] = deque()
         self.trials: dict[int, Trial] = {}
@@ -647,7 +648,7 @@ class SearchDecider:
             )
         for row in Explorer(space).probes():
             self._check_row(row)
-        check_sampler(structs.replace(self._spec, space=space))
+        self._method.check_space(self._spec, Explorer(space))
 
     def _check_row(self, row: ConfigurationText) -> None:
         fault = self._fault(row)

@@ -1,17 +1,22 @@
-"""The order of trials by their values; less of each value is better."""
+"""The order of trials by their values; less of each value is better.
+
+NumPy is imported late: requests are checked, and drivers begin, without it.
+"""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 Values = tuple[float, ...]
-_Table = npt.NDArray[np.float64]
-_Numbers = npt.NDArray[np.int64]
+_Table: TypeAlias = "npt.NDArray[np.float64]"
+_Numbers: TypeAlias = "npt.NDArray[np.int64]"
 
 
 class Ranking:
@@ -48,9 +53,11 @@ def ranked(values: Mapping[int, Values]) -> list[int]:
     first that are farthest from others, as in NSGA-II (Deb et al., 2002).
     """
     keys = sorted(values)
-    table = np.array([values[key] for key in keys])
-    if not keys or table.shape[1] == 1:
+    if not keys or len(values[keys[0]]) == 1:
         return sorted(keys, key=lambda key: (values[key], key))
+    import numpy as np
+
+    table = np.array([values[key] for key in keys])
     numbers = _fronts(table)
     order = np.lexsort((-_distances(table, numbers), numbers))
     return [keys[place] for place in order]
@@ -61,6 +68,8 @@ def fronts(values: Mapping[int, Values]) -> list[list[int]]:
     keys = sorted(values)
     if not keys:
         return []
+    import numpy as np
+
     numbers = _fronts(np.array([values[key] for key in keys]))
     found: list[list[int]] = [[] for _ in range(int(numbers.max()) + 1)]
     for key, number in zip(keys, numbers, strict=True):
@@ -79,6 +88,8 @@ def _fronts(table: _Table) -> _Numbers:
 
 def _fronts_of_two(table: _Table) -> _Numbers:
     """By a sweep: of the rows before, only the least of each front can dominate one that comes."""
+    import numpy as np
+
     found = np.zeros(len(table), dtype=np.int64)
     least: list[tuple[float, float]] = []
     for place in np.lexsort(table.T[::-1]):
@@ -91,6 +102,8 @@ def _fronts_of_two(table: _Table) -> _Numbers:
 
 def _fronts_of_more(table: _Table) -> _Numbers:
     """By all pairs."""
+    import numpy as np
+
     at_most: npt.NDArray[np.bool_] = np.ones((len(table), len(table)), dtype=bool)
     for column in table.T:
         at_most &= column[:, None] <= column
@@ -108,6 +121,8 @@ def _fronts_of_more(table: _Table) -> _Numbers:
 
 def _distances(table: _Table, numbers: _Numbers) -> _Table:
     """Crowding distance of each row in its front: between its neighbours, the sum over all values."""
+    import numpy as np
+
     found = np.zeros(len(table))
     for column in table.T:
         order = np.lexsort((column, numbers))

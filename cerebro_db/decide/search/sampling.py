@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.grids.parameters import (
     CompileParams,
@@ -14,18 +14,14 @@ from cerebro_db.configs.grids.parameters import (
     parse_compile_params,
     parse_fit_params,
 )
-from cerebro_db.configs.grids.search_methods import BOHB, CMA_ES, GP, GRID, TPE
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.ranking import Values
-from cerebro_db.decide.search.space import Drawing, Explorer, Fixed, Parameters
-from cerebro_db.errors import InvalidArgument, MissingPackage
+from cerebro_db.decide.search.space import Drawing, Explorer, Parameters
+from cerebro_db.decide.search.studies import trial_of
 
 if TYPE_CHECKING:
     import optuna
-
-LEARNING = (TPE, BOHB, GP, CMA_ES)
-"""Methods whose proposals depend on results."""
 
 # After so many proposals in vain the space is taken for exhausted.
 _IN_VAIN = 200
@@ -35,67 +31,49 @@ Fault = Callable[[ConfigurationText], str | None]
 """Reason that a configuration cannot be trained; None where it can."""
 
 
-class Sampler(Protocol):
-    """Proposes parameters, and learns from what comes of them."""
+class Sampler(ABC):
+    """Proposes parameters, and may learn from what comes of them; by default it learns nothing."""
 
+    @abstractmethod
     def propose(self, number: int, attempt: int) -> Parameters | None:
         """Parameters of the trial of a number, from 1; None where there are no more."""
-        ...
 
     def take(self, number: int, parameters: Parameters, *, is_own: bool) -> None:
-        """The last proposal is tried, or parameters that somebody else has proposed are."""
-        ...
+        """Take note that the last proposal is tried, or parameters that somebody else has proposed."""
+        return
 
     def observed(self, number: int, epochs: int, values: Values, *, is_full: bool) -> None:
-        """A trial was measured after so many epochs; ``is_full``: as far as any is trained."""
-        ...
+        """Learn from a trial that was measured after so many epochs; ``is_full``: as far as any is trained."""
+        return
 
     def failed(self, number: int) -> None:
-        """A trial has failed, or was given up."""
-        ...
+        """Take note that a trial has failed, or was given up."""
+        return
 
 
-class Enumeration:
+class Enumeration(Sampler):
     """Every configuration of a grid, one after another."""
 
     def __init__(self, explorer: Explorer) -> None:
         self._left: Iterator[Parameters] = explorer.combinations()
 
     def propose(self, number: int, attempt: int) -> Parameters | None:
-        """The next one."""
+        """Propose the next combination."""
         return next(self._left, None)
 
-    def take(self, number: int, parameters: Parameters, *, is_own: bool) -> None:
-        """Nothing is learnt."""
 
-    def observed(self, number: int, epochs: int, values: Values, *, is_full: bool) -> None:
-        """Nothing is learnt."""
-
-    def failed(self, number: int) -> None:
-        """Nothing is learnt."""
-
-
-class Chance:
+class Chance(Sampler):
     """Draws, each trial by numbers of its own."""
 
     def __init__(self, explorer: Explorer, seed: int) -> None:
         self._explorer, self._seed = explorer, seed
 
     def propose(self, number: int, attempt: int) -> Parameters | None:
-        """A draw."""
+        """Draw parameters."""
         return self._explorer.suggest(Drawing([self._seed, number, attempt]))
 
-    def take(self, number: int, parameters: Parameters, *, is_own: bool) -> None:
-        """Nothing is learnt."""
 
-    def observed(self, number: int, epochs: int, values: Values, *, is_full: bool) -> None:
-        """Nothing is learnt."""
-
-    def failed(self, number: int) -> None:
-        """Nothing is learnt."""
-
-
-class Learning:
+class Learning(Sampler):
     """A sampler of Optuna, which learns from results.
 
     What it proposes depends on the seed, the number of the trial, and what it was told: each proposal
@@ -108,13 +86,19 @@ class Learning:
     Args:
         spec: of the search.
         explorer: of the space.
+        make: a sampler of Optuna, from its module ``samplers``, a seed and the parameters of the method.
     """
 
-    def __init__(self, spec: SearchSpec, explorer: Explorer) -> None:
+    def __init__(
+        self,
+        spec: SearchSpec,
+        explorer: Explorer,
+        make: Callable[[Any, int, Mapping[str, Any]], Any],
+    ) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._optuna, self._spec, self._explorer = optuna, spec, explorer
+        self._optuna, self._spec, self._explorer, self._make = optuna, spec, explorer, make
         self._directions = ["minimize"] * len(spec.objectives)
         self._study = optuna.create_study(directions=self._directions)
         self._asked: optuna.Trial | None = None
@@ -131,7 +115,9 @@ class Learning:
             return self._explorer.suggest(Drawing([self._spec.seed, number, attempt]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
-            self._study.sampler = self._sampler(number * (_ASKED_AGAIN + 1) + attempt)
+            salt = number * (_ASKED_AGAIN + 1) + attempt
+            seed = (self._spec.seed * 1_000_003 + salt) % 2**32
+            self._study.sampler = self._make(self._optuna.samplers, seed, self._spec.params)
             self._asked = self._study.ask()
             return self._explorer.suggest(self._asked)
 
@@ -167,43 +153,15 @@ class Learning:
 
     def _add(self, parameters: Parameters, epochs: int, values: Values, *, is_full: bool) -> None:
         """Add a trial that was not proposed by the sampler to the study."""
-        states = self._optuna.trial.TrialState
-        fixed = Fixed(parameters)
-        self._explorer.suggest(fixed)
-        as_pruned = not is_full and len(values) == 1
+        is_pruned = not is_full and len(values) == 1
         self._study.add_trial(
-            self._optuna.trial.create_trial(
-                state=states.PRUNED if as_pruned else states.COMPLETE,
-                params=fixed.chosen,
-                distributions={
-                    name: self._distribution(*one) for name, one in fixed.bounds.items()
-                },
-                values=None if as_pruned else list(values),
-                intermediate_values={epochs: values[0]} if as_pruned else None,
+            trial_of(
+                self._explorer,
+                parameters,
+                "PRUNED" if is_pruned else "COMPLETE",
+                values,
+                {epochs: values[0]} if is_pruned else {},
             )
-        )
-
-    def _distribution(self, kind: str, bounds: dict[str, Any]) -> Any:
-        kinds = self._optuna.distributions
-        if kind == "categorical":
-            return kinds.CategoricalDistribution(**bounds)
-        return (kinds.IntDistribution if kind == "int" else kinds.FloatDistribution)(**bounds)
-
-    def _sampler(self, salt: int) -> Any:
-        samplers, seed = self._optuna.samplers, (self._spec.seed * 1_000_003 + salt) % 2**32
-        startup = self._spec.params.get("num_startup", 10)
-        if self._spec.method == GP:
-            return samplers.GPSampler(
-                seed=seed, n_startup_trials=startup, deterministic_objective=False
-            )
-        if self._spec.method == CMA_ES:
-            return samplers.CmaEsSampler(seed=seed)
-        return samplers.TPESampler(
-            seed=seed,
-            n_startup_trials=startup,
-            multivariate=True,
-            group=True,
-            constant_liar=True,
         )
 
 
@@ -211,23 +169,23 @@ class Distinct:
     """Proposals of a sampler, each configuration once, and only those that can be trained.
 
     Args:
-        sampler: that proposes.
-        explorer: of the space.
+        sampler: that proposes, for a space.
+        space: to begin with.
         fault: tells what cannot be trained.
     """
 
-    def __init__(self, spec: SearchSpec, fault: Fault) -> None:
-        self._spec, self._fault = spec, fault
+    def __init__(self, sampler: Callable[[Explorer], Sampler], space: Space, fault: Fault) -> None:
+        self._make, self._fault = sampler, fault
         self._seen: set[tuple[int, CompileParams, FitParams]] = set()
         self._told: list[tuple[int, int, Values, bool]] = []
         self._texts: dict[int, ConfigurationText] = {}
-        self.narrow(spec.space)
+        self.narrow(space)
 
     def narrow(self, space: Space) -> None:
         """Propose from another space from now on; what was learnt of it stays."""
         self.explorer = Explorer(space)
         self._is_exhausted = False
-        self._sampler = sampler_of(self._spec, self.explorer)
+        self._sampler = self._make(self.explorer)
         placed = set()
         for number, epochs, values, is_full in self._told:
             parameters = self.explorer.place(self._texts[number])
@@ -283,44 +241,3 @@ class Distinct:
             return False
         self._seen.add(key)
         return True
-
-
-def sampler_of(spec: SearchSpec, explorer: Explorer) -> Sampler:
-    """The sampler of a method."""
-    if spec.method == GRID:
-        return Enumeration(explorer)
-    if spec.method in LEARNING:
-        return Learning(spec, explorer)
-    return Chance(explorer, spec.seed)
-
-
-def check_sampler(spec: SearchSpec) -> None:
-    """Refuse a space that a method cannot explore.
-
-    Raises:
-        InvalidArgument: what the method wants.
-        MissingPackage: a package that it needs is not there.
-    """
-    explorer = Explorer(spec.space)
-    if spec.method == GRID and explorer.has_range:
-        raise InvalidArgument(
-            "compile_params_grid, fit_params_grid: got a range; a grid search allows lists of values "
-            "only",
-            hint="choose another method, such as 'random', or list some values",
-        )
-    if spec.method in (GP, CMA_ES) and not explorer.is_numeric:
-        raise InvalidArgument(
-            f"automl_method: got {spec.method!r} for a space with choices; allowed are ranges of "
-            "numbers, beside parameters with one value",
-            hint="'tpe' explores spaces with choices",
-        )
-    if spec.method == CMA_ES and len(spec.objectives) > 1:
-        raise InvalidArgument(
-            f"objective: got {len(spec.objectives)} for 'cma-es'; allowed: one",
-            hint="'tpe' and 'gp' take several",
-        )
-    if spec.method == GP and importlib.util.find_spec("torch") is None:
-        raise MissingPackage(
-            "automl_method: got 'gp', for which Optuna needs the package torch",
-            hint="install it beside cerebro-db: pip install 'cerebro-db[gp]'; 'tpe' needs none",
-        )

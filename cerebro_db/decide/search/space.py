@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
 from cerebro_db.configs.functions.optimizers import ARGUMENT_ALIASES
 from cerebro_db.configs.grammar import parse_call, parse_keywords
 from cerebro_db.configs.grids.grid import Choices, Dimension, Grid, Range
-from cerebro_db.configs.grids.parameters import ConfigurationText
-from cerebro_db.configs.grids.texts import compile_text, fit_text, optimizer_text
+from cerebro_db.configs.grids.parameters import (
+    ConfigurationText,
+    compile_text,
+    fit_text,
+    optimizer_text,
+)
 from cerebro_db.core.spec import Space
 from cerebro_db.errors import InvalidArgument
 
@@ -51,6 +53,8 @@ class Drawing:
     """
 
     def __init__(self, entropy: Sequence[int]) -> None:
+        import numpy as np  # late: requests are checked without it
+
         self._generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
 
     def suggest_categorical(self, name: str, choices: Sequence[Category]) -> Any:
@@ -88,6 +92,11 @@ class _Rule:
     key: str
     dimension: Dimension
 
+    @property
+    def argument(self) -> str:
+        """The key as the class of an optimizer has it."""
+        return ARGUMENT_ALIASES.get(self.key, self.key) if self.part == OPTIMIZER else self.key
+
 
 class Explorer:
     """Makes configurations of a space.
@@ -107,13 +116,13 @@ class Explorer:
 
     def suggest(self, chooser: Suggesting) -> Parameters:
         """Values for all dimensions that there are, chosen one after another."""
-        found = {MODEL: _choose(chooser, MODEL, Choices(self.space.model_ids))}
+        found = {MODEL: choose(chooser, MODEL, Choices(self.space.model_ids))}
         optimizers = self._optimizers(found[MODEL])
         if optimizers:
             name = self._named(found[MODEL], "compile", OPTIMIZER)
-            found[name] = _choose(chooser, name, Choices(tuple(optimizers)))
+            found[name] = choose(chooser, name, Choices(tuple(optimizers)))
         for rule in self._rules(found):
-            found[rule.name] = _choose(chooser, rule.name, rule.dimension)
+            found[rule.name] = choose(chooser, rule.name, rule.dimension)
         return found
 
     def text(self, parameters: Parameters) -> ConfigurationText:
@@ -152,11 +161,10 @@ class Explorer:
             "fit": parse_keywords(row.fit_params, "fit_params"),
         }
         for rule in self._rules(found):
-            key = ARGUMENT_ALIASES.get(rule.key, rule.key) if rule.part == OPTIMIZER else rule.key
-            value = values[rule.part].get(key)
-            if key == METRICS and not _holds(rule.dimension, value):
+            value = values[rule.part].get(rule.argument)
+            if rule.key == METRICS and not holds(rule.dimension, value):
                 value = _only(value)
-            if not _holds(rule.dimension, value):
+            if not holds(rule.dimension, value):
                 return None
             found[rule.name] = value
         return found
@@ -172,7 +180,7 @@ class Explorer:
         ):
             return False
         return all(
-            _holds(rule.dimension, parameters.get(rule.name)) for rule in self._rules(parameters)
+            holds(rule.dimension, parameters.get(rule.name)) for rule in self._rules(parameters)
         )
 
     def has_model(self, model_id: int) -> bool:
@@ -199,7 +207,7 @@ class Explorer:
         optimizers = self._optimizers(row.model_id)
         if optimizers:
             name = self._named(row.model_id, "compile", OPTIMIZER)
-            found[name] = self._optimizer_of(parameters.get(name), row, optimizers) or _choose(
+            found[name] = self._optimizer_of(parameters.get(name), row, optimizers) or choose(
                 chooser, name, Choices(tuple(optimizers))
             )
         rules = {rule.name: rule for rule in self._rules(found)}
@@ -207,10 +215,9 @@ class Explorer:
             if name in found:
                 continue
             rule = rules[name]
-            key = ARGUMENT_ALIASES.get(rule.key, rule.key) if rule.part == OPTIMIZER else rule.key
-            value = parameters.get(name, written.get((rule.part, key), _MISSING))
+            value = parameters.get(name, written.get((rule.part, rule.argument), _MISSING))
             if value is _MISSING:
-                found[name] = _choose(chooser, name, rule.dimension)
+                found[name] = choose(chooser, name, rule.dimension)
             else:
                 found[name] = move(name, rule.dimension, value)
         return found
@@ -238,28 +245,14 @@ class Explorer:
         alike = [one for one, (_, name) in optimizers.items() if name.lower() == call.name.lower()]
         return self._fitting(row.model_id, optimizers, call) or next(iter(alike), None)
 
-    @staticmethod
-    def holds(dimension: Dimension, value: Any) -> bool:
-        """True if a dimension has a value."""
-        return _holds(dimension, value)
-
-    def drawn(self, chooser: Suggesting, name: str, dimension: Dimension) -> Any:
-        """A value of a dimension."""
-        return _choose(chooser, name, dimension)
-
     def probes(self) -> list[ConfigurationText]:
         """Configurations that have each value, and both ends of each range, with each architecture."""
         found: dict[ConfigurationText, None] = {}
-        for model_id in self.space.model_ids:
-            for label in self._optimizers(model_id) or [None]:
-                chosen: dict[str, Any] = {MODEL: model_id}
-                if label is not None:
-                    chosen[self._named(model_id, "compile", OPTIMIZER)] = label
-                rules = list(self._rules(chosen))
-                ends = {rule.name: _ends(rule.dimension) for rule in rules}
-                for number in range(max(map(len, ends.values()), default=1)):
-                    values = {name: of[number % len(of)] for name, of in ends.items()}
-                    found[self.text(chosen | values)] = None
+        for chosen in self._nets():
+            ends = {rule.name: _ends(rule.dimension) for rule in self._rules(chosen)}
+            for number in range(max(map(len, ends.values()), default=1)):
+                values = {name: of[number % len(of)] for name, of in ends.items()}
+                found[self.text(chosen | values)] = None
         return list(found)
 
     def combinations(self) -> Iterator[Parameters]:
@@ -268,12 +261,8 @@ class Explorer:
         Raises:
             InvalidArgument: one is a range.
         """
-        for model_id in self.space.model_ids:
-            for label in self._optimizers(model_id) or [None]:
-                chosen: dict[str, Any] = {MODEL: model_id}
-                if label is not None:
-                    chosen[self._named(model_id, "compile", OPTIMIZER)] = label
-                yield from _combined(chosen, list(self._rules(chosen)))
+        for chosen in self._nets():
+            yield from _combined(chosen, list(self._rules(chosen)))
 
     @property
     def size(self) -> float:
@@ -288,13 +277,8 @@ class Explorer:
     @property
     def is_numeric(self) -> bool:
         """True if each dimension with a choice is a range of numbers."""
-        chosen: dict[str, Any] = {MODEL: self.space.model_ids[0]}
-        optimizers = self._optimizers(chosen[MODEL])
-        if len(self.space.model_ids) > 1 or len(optimizers) > 1:
-            return False
-        for label in optimizers:
-            chosen[self._named(chosen[MODEL], "compile", OPTIMIZER)] = label
-        return all(
+        chosen, *others = self._nets()
+        return not others and all(
             isinstance(rule.dimension, Range) or len(rule.dimension.values) == 1
             for rule in self._rules(chosen)
         )
@@ -309,6 +293,15 @@ class Explorer:
             alone = sum(other == name for _, other in names) == 1
             found[name if alone else f"{name} {place + 1}"] = place, name
         return found
+
+    def _nets(self) -> Iterator[dict[str, Any]]:
+        """Each architecture with each of its optimizers."""
+        for model_id in self.space.model_ids:
+            for label in self._optimizers(model_id) or [None]:
+                chosen: dict[str, Any] = {MODEL: model_id}
+                if label is not None:
+                    chosen[self._named(model_id, "compile", OPTIMIZER)] = label
+                yield chosen
 
     def _rules(self, chosen: Parameters) -> Iterator[_Rule]:
         """The dimensions that there are beside the architecture and the optimizer."""
@@ -346,7 +339,7 @@ class Explorer:
         for label, (place, name) in optimizers.items():
             rules = self._grids[model_id][0].optimizers[place]
             if call.name.lower() == name.lower() and all(
-                _holds(one, given.get(ARGUMENT_ALIASES.get(key, key)))
+                holds(one, given.get(ARGUMENT_ALIASES.get(key, key)))
                 for key, one in rules.items()
                 if key != OPTIMIZER
             ):
@@ -406,7 +399,7 @@ def _canonical(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {ARGUMENT_ALIASES.get(key, key): value for key, value in arguments.items()}
 
 
-def _choose(chooser: Suggesting, name: str, dimension: Dimension) -> Any:
+def choose(chooser: Suggesting, name: str, dimension: Dimension) -> Any:
     """A value of a dimension; one with a single value needs no choice."""
     if isinstance(dimension, Choices):
         values = dimension.values
@@ -461,7 +454,7 @@ def _only(value: Any) -> Any:
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def _holds(dimension: Dimension, value: Any) -> bool:
+def holds(dimension: Dimension, value: Any) -> bool:
     """True if a dimension has a value."""
     if isinstance(dimension, Choices):
         return _shown(value) in map(_shown, dimension.values)

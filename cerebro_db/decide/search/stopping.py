@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any
 
-from cerebro_db.configs.grids.brackets import brackets
-from cerebro_db.configs.grids.search_methods import ASHA, BOHB, HYPERBAND, PBT
 from cerebro_db.core.decisions import ADD, CLONE, EXTEND, STOP, Decision
 from cerebro_db.core.search import EarlyStopping, SearchSpec
 from cerebro_db.core.statuses import WAITING
-
-if TYPE_CHECKING:
-    from cerebro_db.decide.search.trials import Trial  # which needs NumPy
+from cerebro_db.decide.search.methods import METHODS
+from cerebro_db.decide.search.trials import Trial
 
 
 def has_reached(rule: EarlyStopping, value: float, *, maximised: bool) -> bool:
@@ -82,14 +78,15 @@ def short_trials(
         stored: all of its decisions.
         trained: epochs of the trials that have not failed.
     """
-    end = last_epochs(spec.method, spec.params)
+    method = METHODS[spec.method]
+    end = method.last_epochs(spec.params)
     before: dict[int, int] = {}
     own: dict[int, int] = {}
     stopped: set[int] = set()
     for one in stored:
         if one.action == EXTEND:
             params = one.detail.get("params", {})
-            end = max(end, last_epochs(spec.method, {**spec.params, **params}))
+            end = max(end, method.last_epochs({**spec.params, **params}))
         for change in one.changes:
             key = change.mst_key
             stopped.discard(key)
@@ -97,19 +94,10 @@ def short_trials(
                 stopped.add(key)
             if one.action == CLONE and change.source is not None:
                 before[key] = before.get(change.source, 0) + (change.source_epoch or 0)
-            # With these methods what others add takes part like any other.
-            if one.who and one.action in (ADD, CLONE) and spec.method not in (ASHA, PBT):
+            if one.who and one.action in (ADD, CLONE) and not method.adopts:
                 own[key] = change.epochs
     return {
         key
         for key, epochs in trained.items()
         if key in stopped or (before.get(key, 0) + epochs < end and epochs < own.get(key, end))
     }
-
-
-def last_epochs(method: str, params: Mapping[str, Any]) -> int:
-    """Epochs that the best trial comes to."""
-    if method in (HYPERBAND, BOHB):
-        found = brackets(params["R"], params["eta"], params["skip_last"])
-        return max(one.rungs[-1].epochs for one in found)
-    return int(params["R"] if "R" in params else params["num_iterations"])

@@ -61,27 +61,49 @@ def add_to_study(study: optuna.Study, spec: SearchSpec, trials: Sequence[Measure
         spec: of the search.
         trials: in their order.
     """
-    import optuna
-
     explorer = Explorer(spec.space)
     for one in trials:
-        fixed = Fixed(one.parameters)
-        if one.parameters:
-            explorer.suggest(fixed)
-        bounds = {name: _distribution(*found) for name, found in fixed.bounds.items()}
-        trial = optuna.trial.create_trial(
-            state=optuna.trial.TrialState[one.state],
-            params=fixed.chosen,
-            distributions=bounds,
-            values=list(one.values) if one.state == "COMPLETE" else None,
-            intermediate_values={epoch: one.steps[epoch] for epoch in sorted(one.steps)},
-            user_attrs=dict(one.attributes),
+        trial = trial_of(
+            explorer, one.parameters, one.state, one.values, one.steps, dict(one.attributes)
         )
         if one.times is not None:
             began, ended = map(_local, one.times)
             trial.datetime_start = began
             trial.datetime_complete = ended if trial.state.is_finished() else None
         study.add_trial(trial)
+
+
+def trial_of(
+    explorer: Explorer,
+    parameters: Parameters,
+    state: str,
+    values: Sequence[float],
+    steps: Mapping[int, float],
+    attributes: dict[str, Any] | None = None,
+) -> optuna.trial.FrozenTrial:
+    """A trial as Optuna has it, though it has not proposed it.
+
+    Args:
+        explorer: of the space.
+        parameters: by the names of dimensions; none of a configuration outside of the space.
+        state: one of ``TrialState`` of Optuna, by its name.
+        values: of the objectives, which a complete trial has.
+        steps: the first objective by epoch.
+        attributes: what else there is to tell.
+    """
+    import optuna
+
+    fixed = Fixed(parameters)
+    if parameters:
+        explorer.suggest(fixed)
+    return optuna.trial.create_trial(
+        state=optuna.trial.TrialState[state],
+        params=fixed.chosen,
+        distributions={name: _distribution(*found) for name, found in fixed.bounds.items()},
+        values=list(values) if state == "COMPLETE" else None,
+        intermediate_values={epoch: steps[epoch] for epoch in sorted(steps)},
+        user_attrs=attributes,
+    )
 
 
 def _local(moment: datetime) -> datetime:

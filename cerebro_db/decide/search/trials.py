@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
+from cerebro_db.configs.arguments import Argument, validated_arguments, with_defaults
 from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.core.search import UNLIMITED, SearchSpec
 from cerebro_db.core.spec import Space
 from cerebro_db.core.statuses import STOPPED, WAITING
 from cerebro_db.decide.search.ranking import Values
-from cerebro_db.decide.search.space import Parameters
+from cerebro_db.decide.search.sampling import Chance, Sampler
+from cerebro_db.decide.search.space import Explorer, Parameters
 
+_MORE = ("num_configs", "num_iterations", "R", "population")
 RUNNING = "running"
 
 
@@ -101,21 +104,105 @@ def affords_all(wanted: Start | Continue) -> bool:
 
 
 class Method(ABC):
-    """Decides what is tried, and which trials go on.
+    """Method of a search, which decides what is tried, and which trials go on.
 
     Attributes:
+        name: in ``automl_method``, in lower case.
+        parameters: in ``automl_params``.
+        is_staged: whether what it begins with depends on results, so that not all trials begin at once.
+        draws: whether it draws from ranges, and not from lists of values alone.
+        learns: whether its proposals depend on results.
+        begins_anew: whether more of its parameters are another search beside that which there was.
+        adopts: whether trials that somebody else has proposed take part like any other.
         full: epochs that no trial is trained beyond.
         looks_back: whether it goes back to states of trials that have gone on since.
         most_trials: that the search may have.
+        left: trials that it wants to start.
+        missed: trials that it wanted to start, and for which there was no configuration.
     """
+
+    name: ClassVar[str]
+    parameters: ClassVar[tuple[Argument, ...]]
+    is_staged: ClassVar[bool] = False
+    draws: ClassVar[bool] = True
+    learns: ClassVar[bool] = False
+    begins_anew: ClassVar[bool] = False
+    adopts: ClassVar[bool] = False
 
     full: int = 1
     looks_back: bool = False
     most_trials: int = UNLIMITED
+    left: int = 0
+    missed: int = 0
 
     def __init__(self, spec: SearchSpec) -> None:
         self.spec = spec
 
+    # -- what it is asked before a search begins -------------------------------------------------
+    @classmethod
+    def more(cls) -> tuple[Argument, ...]:
+        """Parameters of which a search that has ended may have more: one more trial or member is enough."""
+        return tuple(replace(one, low=1) for one in cls.parameters if one.name in _MORE)
+
+    @classmethod
+    def validated(cls, given: Mapping[str, object]) -> dict[str, Any]:
+        """All its parameters: those given, checked, and the defaults of the others.
+
+        Raises:
+            InvalidArgument: one is unknown or out of bounds, or they contradict each other.
+        """
+        what = f"automl_params of {cls.name}"
+        found = with_defaults(cls.parameters, validated_arguments(cls.parameters, given, {}, what))
+        cls.check_parameters(found, what)
+        return found
+
+    @classmethod
+    def check_parameters(cls, found: Mapping[str, Any], what: str) -> None:
+        """Refuse parameters that contradict each other.
+
+        Args:
+            found: all of them.
+            what: whose they are, for messages.
+        """
+        return
+
+    @classmethod
+    def check_more(cls, params: Mapping[str, Any], more: Mapping[str, Any], what: str) -> None:
+        """Refuse an extension that the method cannot have.
+
+        Args:
+            params: that the search began with.
+            more: those of which it shall have more.
+            what: whose they are, for messages.
+        """
+        return
+
+    @classmethod
+    def most_epochs(cls, params: Mapping[str, Any]) -> int:
+        """Epochs that no trial is trained beyond."""
+        return int(params["R"] if "R" in params else params["num_iterations"])
+
+    @classmethod
+    def last_epochs(cls, params: Mapping[str, Any]) -> int:
+        """Epochs that the best trial comes to."""
+        return cls.most_epochs(params)
+
+    @classmethod
+    def sampler(cls, spec: SearchSpec, explorer: Explorer) -> Sampler:
+        """Proposals of configurations; by default each is drawn by numbers of its own."""
+        return Chance(explorer, spec.seed)
+
+    @classmethod
+    def check_space(cls, spec: SearchSpec, explorer: Explorer) -> None:
+        """Refuse a space that it cannot explore.
+
+        Raises:
+            InvalidArgument: what the method wants.
+            MissingPackage: a package that it needs is not there.
+        """
+        return
+
+    # -- decisions -------------------------------------------------------------------------------
     @property
     def end(self) -> int:
         """Epochs that the best trial is to come to."""
@@ -129,9 +216,9 @@ class Method(ABC):
             configurations: that the space has.
         """
 
-    @abstractmethod
     def trials(self) -> float:
         """Number of trials that it wants to start."""
+        return self.left
 
     @abstractmethod
     def next(
@@ -180,18 +267,21 @@ class Method(ABC):
         """Virtual seconds for each estimated second of a trial; what has more gives way to what has fewer."""
         return 1.0
 
-    @abstractmethod
     def started(self, trial: Trial) -> None:
-        """Takes note that a trial of ``next`` has been started."""
+        """Take note that a trial of ``next`` was started."""
+        self.left -= 1
 
-    @abstractmethod
     def exhausted(self, trials: Mapping[int, Trial]) -> Iterable[End]:
-        """There are no more configurations, as the space has none or the budget allows none: what ``next``
-        wanted to start has not been started."""
+        """Take note that there are no more configurations: what ``next`` wanted to start was not started.
 
-    @abstractmethod
+        The space has none, or the budget allows none.
+        """
+        self.missed, self.left = self.missed + self.left, 0
+        return ()
+
     def reopen(self) -> None:
-        """The budget allows more configurations: trials that were wanted, and not started, are wanted anew."""
+        """Want the trials that were missed, as the budget allows more configurations."""
+        self.left, self.missed = self.left + self.missed, 0
 
     def adopted(self, trial: Trial) -> None:
         """Set the budget of a trial that somebody else has proposed: by default, all epochs."""

@@ -57,11 +57,11 @@ class AllReduce(Joining, Rounds):
     def default_workers(
         self, partitions: int, configurations: int, cores: int, *, is_spread: bool
     ) -> int:
-        """One for each partition, as none can do without the others."""
+        """Number of partitions, as no worker can do without the others."""
         return partitions
 
     def workers_at_once(self, partitions: int, *, is_spread: bool) -> int:
-        """One for each partition."""
+        """Number of partitions."""
         return partitions
 
     def notice(self, partitions: int) -> str | None:
@@ -104,7 +104,7 @@ class Pipe(AllReduce):
 
 
 class _WeightServer(AllReduce):
-    """One trainer of a round holds the weights for all of them."""
+    """Rounds with a server: one trainer holds the weights for all of them."""
 
     has_weight_server: ClassVar = True
 
@@ -158,7 +158,7 @@ class ParameterServer(_WeightServer):
 
     @property
     def asynchrony(self) -> Asynchrony:
-        """One group, or as many as there are workers."""
+        """Asynchrony: one group, or as many as there are workers."""
         return Asynchrony(groups=0 if self.mode == _ASYNCHRONOUS else 1)
 
 
@@ -188,7 +188,7 @@ class Groups(_WeightServer):
 
     @property
     def asynchrony(self) -> Asynchrony:
-        """So many groups, or as many as probes choose."""
+        """Asynchrony: one group, or as many as there are workers."""
         probe_steps = self.probe_steps if self.groups is None else 0
         return Asynchrony(self.groups, self.momentum == _CORRECTED, probe_steps)
 
@@ -203,7 +203,7 @@ def round_priority(track: Track, critical: float) -> RoundPriority:
 
 
 def whole_round(state: RunState, track: Track) -> tuple[Hop, ...]:
-    """The hops of a round that nobody has begun; none where a configuration has no such round."""
+    """The hops of a round that no worker has begun; empty where a configuration has no such round."""
     if not track.waiting or not state.spec.is_joined(track.waiting[0]):
         return ()
     ready = tuple(sorted(state.ready(track)))
@@ -223,7 +223,7 @@ def begun(state: RunState, worker: WorkerView, hops: tuple[Hop, ...]) -> Partici
 
 
 def _share(state: RunState, worker: WorkerView, hops: tuple[Hop, ...]) -> Participate | None:
-    """Of the hops that nobody has, one over a partition that a worker has in memory, or the first.
+    """Part of a round for a worker: a hop that nobody has, over a partition that it has in memory if there is one.
 
     None where all of them are over partitions of other workers.
     """

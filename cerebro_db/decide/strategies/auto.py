@@ -7,10 +7,17 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from cerebro_db.configs.arguments import number, whole
-from cerebro_db.core.rounds import shares_of
 from cerebro_db.core.spec import TRAINING, Configuration, Hop, RunSpec
 from cerebro_db.core.state import RunState, Track
-from cerebro_db.core.strategies import FASTEST, SLOWEST, Resources, Speeds, Strategy, parameter
+from cerebro_db.core.strategies import (
+    FASTEST,
+    SLOWEST,
+    Resources,
+    Speeds,
+    Strategy,
+    parameter,
+    shares_of,
+)
 from cerebro_db.core.tasks import Task, Train, WorkerView
 from cerebro_db.decide import dispatch, grouping
 from cerebro_db.decide.plan import epoch_of_configuration, plan_groups
@@ -71,21 +78,21 @@ class Auto(Joining):
     def default_workers(
         self, partitions: int, configurations: int, cores: int, *, is_spread: bool
     ) -> int:
-        """Those of a hopper; with groups one for each processor, or for each segment."""
+        """Workers of a hopper; with groups a worker for each processor, or for each segment."""
         if self.largest_group == 1:
             return super().default_workers(partitions, configurations, cores, is_spread=is_spread)
         busy = min(self.processors or 1, partitions)
         return partitions if is_spread else max(self.largest_group, busy)
 
     def most_workers(self, partitions: int, configurations: int, *, is_spread: bool) -> int:
-        """Those of a hopper; with groups as many as train together, or one for each configuration."""
+        """Workers of a hopper; with groups as many as train together, or one for each configuration."""
         if self.largest_group == 1:
             return super().most_workers(partitions, configurations, is_spread=is_spread)
         busy = min(self.processors or 1, partitions)
         return partitions if is_spread else max(self.largest_group, busy, configurations)
 
     def workers_at_once(self, partitions: int, *, is_spread: bool) -> int:
-        """Those of the largest group, whatever segments its partitions are on."""
+        """Size of the largest group, whatever segments its partitions are on."""
         return partitions if is_spread and self.largest_group > 1 else self.largest_group
 
     def shares(self, batch_size: int, workers: int) -> Sequence[int]:
@@ -124,7 +131,7 @@ class Auto(Joining):
         resources: Resources,
         partitions: int,
     ) -> Auto:
-        """The same with all of its choices."""
+        """Strategy with all of its choices."""
         is_one_host, wanted = resources.neighbours == partitions, resources.num_workers
         reachable = partitions if is_one_host or resources.has_network else 1
         measured = self
@@ -144,7 +151,7 @@ class Auto(Joining):
         return replace(chosen, group=largest, neighbours=chosen.neighbours if largest > 1 else None)
 
     def with_speeds(self, speeds: Speeds) -> Auto:
-        """The same with other speeds of the machine."""
+        """Strategy with other speeds of the machine."""
         return replace(
             self,
             speed=speeds.other,
@@ -155,7 +162,7 @@ class Auto(Joining):
     def regrouped(
         self, spec: RunSpec, configurations: Sequence[Configuration], largest: int
     ) -> Strategy:
-        """The same before a run has begun, with groups of so many workers at most."""
+        """Strategy before its run has begun, with groups of so many workers at most."""
         rule = replace(self.rule(spec), largest=largest)
         return replace(self, group=grouping.largest_of(rule, configurations))
 
@@ -172,7 +179,7 @@ class Auto(Joining):
 
     # -- decisions -------------------------------------------------------------------------------
     def plan(self, state: RunState) -> list[Hop]:
-        """Those of a hopper; with groups, of each configuration as far as their sizes are known."""
+        """Plan as a hopper; with groups, each configuration as far as the sizes of its groups are known."""
         if self.largest_group == 1:
             return super().plan(state)
         choices = grouping.Choices(state, self.rule(state.spec))

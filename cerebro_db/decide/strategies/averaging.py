@@ -56,7 +56,7 @@ class Averaging(Rounds):
         return rounds[0] if rounds else super().next(state, worker, now)
 
     def _training(self, state: RunState, worker: WorkerView, held: Collection[int]) -> Task | None:
-        """One hop: of a critical configuration, of the first round, of the most work left."""
+        """Train one hop: of a critical configuration, of the first round, of the most work left."""
         alone = dispatch.next_alone(state, worker)
         if alone is not None:
             return Train((alone,))

@@ -24,12 +24,12 @@ class Hopper(Strategy):
     def default_workers(
         self, partitions: int, configurations: int, cores: int, *, is_spread: bool
     ) -> int:
-        """One for each partition, as far as there are configurations, and cores on this machine."""
+        """Workers that are always busy: for each partition one, as far as there are configurations and cores."""
         usable = min(partitions, configurations)
         return usable if is_spread else min(cores, usable)
 
     def most_workers(self, partitions: int, configurations: int, *, is_spread: bool) -> int:
-        """One for each configuration; where partitions lie on segments each belongs to one worker."""
+        """Number of configurations; where partitions lie on segments, of partitions if these are fewer."""
         return min(partitions, configurations) if is_spread else configurations
 
     def plan(self, state: RunState) -> list[Hop]:

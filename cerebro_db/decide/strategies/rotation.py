@@ -15,7 +15,7 @@ from cerebro_db.decide.strategies.hopper import Hopper
 
 @dataclass(frozen=True, kw_only=True)
 class Rotation(Hopper):
-    """The same hops as those of a hopper, in steps.
+    """Hops of a hopper in steps, each of which is one statement over all segments.
 
     A step follows from the plan and from what of it is done, and from nothing else.
     """
@@ -28,7 +28,7 @@ class Rotation(Hopper):
     def default_workers(
         self, partitions: int, configurations: int, cores: int, *, is_spread: bool
     ) -> int:
-        """One session, which all segments work for."""
+        """Number of sessions: 1, for which all segments work."""
         return 1
 
     def next(self, state: RunState, worker: WorkerView, now: float) -> Task | None:

@@ -34,11 +34,11 @@ class Rounds(Hopper):
     def default_workers(
         self, partitions: int, configurations: int, cores: int, *, is_spread: bool
     ) -> int:
-        """One for each partition, as far as there are cores."""
+        """Number of partitions, as far as there are cores."""
         return partitions if is_spread else min(cores, partitions)
 
     def most_workers(self, partitions: int, configurations: int, *, is_spread: bool) -> int:
-        """One for each replica; where partitions lie on segments each belongs to one worker."""
+        """Number of replicas; where partitions lie on segments, of partitions."""
         return partitions if is_spread else partitions * configurations
 
     def epoch(self, state: RunState, cohort: int, epoch: int) -> tuple[Hop, ...]:

@@ -26,7 +26,7 @@ class WholeTask(Hopper):
     def default_workers(
         self, partitions: int, configurations: int, cores: int, *, is_spread: bool
     ) -> int:
-        """One for each configuration, as far as there are cores."""
+        """Number of configurations, as far as there are cores."""
         return configurations if is_spread else min(cores, configurations)
 
     def notice(self, partitions: int) -> str | None:
@@ -34,7 +34,7 @@ class WholeTask(Hopper):
         return f"strategy {self.name}: a worker trains whole configurations"
 
     def _training(self, state: RunState, worker: WorkerView, held: Collection[int]) -> Task | None:
-        """The next hop of the configuration that is the worker's, else of one that is nobody's."""
+        """Train the next hop of the worker's configuration, or of one that no worker has."""
         alone = dispatch.next_alone(state, worker)
         if alone is not None:
             return Train((alone,))

@@ -6,7 +6,7 @@ import math
 
 from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.core.search import Earlier, SearchSpec
-from cerebro_db.decide.search.sampling import LEARNING
+from cerebro_db.decide.search.methods import METHODS
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.catalog import Catalog
@@ -28,10 +28,11 @@ def earlier_trials(session: Session, run_id: int, spec: SearchSpec) -> tuple[Ear
         InvalidArgument: none of its configurations is of the space, and has the objectives; or the method
             learns nothing.
     """
-    if spec.method not in LEARNING:
+    if not METHODS[spec.method].learns:
+        learning = [name for name, one in METHODS.items() if one.learns]
         raise InvalidArgument(
             f"warm_start_run: got {run_id} for {spec.method!r}, which learns nothing; allowed: "
-            f"with automl_method {', '.join(LEARNING)}"
+            f"with automl_method {', '.join(learning)}"
         )
     run = Catalog(session).run(run_id, "warm_start_run")
     rows = Catalog(session).configurations(run.run_id)

@@ -6,13 +6,12 @@ import secrets
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from cerebro_db.configs.grids.search_methods import BOHB, HALVING, HYPERBAND, find_method
 from cerebro_db.configs.messages import check_range
 from cerebro_db.core.decisions import EXTEND, FINISH, Decision, Extension
 from cerebro_db.core.search import UNLIMITED, SearchSpec
-from cerebro_db.core.search_texts import parse_more
 from cerebro_db.core.state import RunState
 from cerebro_db.decide.search.guarded import fault_of
+from cerebro_db.decide.search.methods import METHODS, parse_more
 from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.postgres.catalog import Catalog, StoredRun
 from cerebro_db.postgres.control import control_session, transaction
@@ -23,9 +22,9 @@ from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.postgres.states import StateStore
 from cerebro_db.postgres.table_kinds import STATES_SUFFIX
 from cerebro_db.requests.fitting import check_seconds
+from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import FIXED, Drive, no_notice
 from cerebro_db.runs.guards import check_resumable
-from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.searches.replay import own_run
 from cerebro_db.runs.setup import RunSetup
 from cerebro_db.runs.stored import load_setup, state_of_decisions
@@ -135,11 +134,7 @@ def _check_more(spec: SearchSpec, made: Sequence[Decision], wanted: Extension, s
                 hint="num_configs or num_iterations in automl_params are more trials or epochs",
             )
     lengths = _lengths(spec, made)
-    begins_anew = spec.method in (
-        HALVING,
-        HYPERBAND,
-        BOHB,
-    )  # another bracket, of as many epochs or more
+    begins_anew = METHODS[spec.method].begins_anew  # another bracket, of as many epochs or more
     for name, value in wanted.params.items():
         if value < lengths.get(name, 1):
             least = f"at least {lengths[name]}" if begins_anew else "more"
@@ -153,7 +148,7 @@ def _check_more(spec: SearchSpec, made: Sequence[Decision], wanted: Extension, s
     was_stopped = status != "finished" or any(one.action == FINISH for one in made)
     is_larger = bool(wanted.max_epochs or wanted.max_configurations)
     if not is_more and not is_larger and not (wanted.max_seconds and was_stopped):
-        names = ", ".join(one.name for one in find_method(spec.method).more)
+        names = ", ".join(one.name for one in METHODS[spec.method].more())
         raise InvalidArgument(
             f"got nothing more to do; allowed: automl_params with {names}"
             + ("; max_seconds" if was_stopped else "")
@@ -174,7 +169,7 @@ def _lengths(spec: SearchSpec, made: Sequence[Decision]) -> dict[str, int]:
 
 
 def _example(spec: SearchSpec) -> str:
-    name = find_method(spec.method).more[0].name
+    name = METHODS[spec.method].more()[0].name
     return f"{name}={spec.params[name] * (1 if name in ('num_configs', 'population') else 2)}"
 
 

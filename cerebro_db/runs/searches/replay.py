@@ -19,8 +19,8 @@ from cerebro_db.postgres.records import decisions_of
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.requests.fitting import check_workers
 from cerebro_db.requests.searching import ReplayRequest
+from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import FIXED, Drive, no_notice
-from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.setup import RunSetup
 from cerebro_db.runs.stored import load_setup
 from cerebro_db.runs.strategy_checks import check_enough, check_strategy

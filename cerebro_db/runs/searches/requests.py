@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from cerebro_db.configs.grids.changes import changed
-from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.grids.parameters import changed, parse_compile_params, parse_fit_params
 from cerebro_db.configs.messages import check_range
 from cerebro_db.core.decisions import (
     AddedRow,

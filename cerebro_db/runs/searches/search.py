@@ -10,7 +10,6 @@ from msgspec import structs
 
 from cerebro_db.configs.functions.callbacks import Monitor
 from cerebro_db.configs.grids.grid import told_of_metrics
-from cerebro_db.configs.grids.search_methods import GRID
 from cerebro_db.core.decisions import Change
 from cerebro_db.core.search import Aim, Objective, SearchSpec
 from cerebro_db.core.search_texts import monitors_of_aims
@@ -23,13 +22,13 @@ from cerebro_db.core.spec import (
     program_key,
 )
 from cerebro_db.decide.search.methods import (
+    METHODS,
     default_places,
     first_epochs,
     method_of,
     most_trials,
     total_epochs,
 )
-from cerebro_db.decide.search.sampling import check_sampler
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.architectures import limits_of, load_architectures
@@ -43,9 +42,9 @@ from cerebro_db.postgres.packed import PackedTable, load_packed
 from cerebro_db.postgres.relations import find
 from cerebro_db.postgres.sessions import Session, SessionPool
 from cerebro_db.requests.searching import SearchRequest
+from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.driver import FIXED, Drive, Queued, no_notice
-from cerebro_db.runs.limits import Limits
 from cerebro_db.runs.losses import different_losses, different_penalties
 from cerebro_db.runs.searches.earlier import earlier_trials
 from cerebro_db.runs.searches.results import METHOD, PARAMS, RANDOM_STATE, selection_name
@@ -228,7 +227,7 @@ def _spec(
         measured=tuple(name for name in tables if name in wanted),
         given=_given(request),
     )
-    check_sampler(spec)
+    METHODS[spec.method].check_space(spec, Explorer(spec.space))
     if spec.budget.max_epochs < (least := first_epochs(spec)):
         raise InvalidArgument(
             f"max_epochs: got {spec.budget.max_epochs}; allowed: at least {least}, with which the first "
@@ -247,7 +246,7 @@ def _spec(
 def _told_of_size(spec: SearchSpec) -> str | None:
     """The notice about a space that has fewer configurations than the search wants."""
     size, wanted = Explorer(spec.space).size, method_of(spec).trials()
-    if spec.method == GRID or size >= wanted:
+    if not METHODS[spec.method].draws or size >= wanted:
         return None
     return (
         f"the space has {int(size)} configuration{'s' if size != 1 else ''}, and {spec.method} wants "

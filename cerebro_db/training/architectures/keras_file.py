@@ -68,7 +68,7 @@ def in_child(
 
 
 def _child(work: Callable[[], bytes], writer: int, memory: int, seconds: int) -> None:
-    """All that the child does; it never returns, and leaves no trace in what it shares."""
+    """Read the file in the child process; never returns."""
     try:
         # A server that starts anew waits for whoever has the memory of the old one.
         ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
@@ -102,7 +102,7 @@ def _limit(memory: int, seconds: int) -> None:
 
 
 def _read(reader: int, tick: Callable[[], None]) -> bytes:
-    """All that the child writes, until it ends."""
+    """Read what the child writes until it ends."""
     parts: list[bytes] = []
     while True:
         tick()

@@ -20,8 +20,7 @@ from cerebro_db.configs.architectures.architecture import EXPRESSION, is_express
 from cerebro_db.configs.architectures.freezing import with_frozen, with_policy
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.configs.functions.expressions import parse_expression
-from cerebro_db.configs.functions.optimizer_specs import OptimizerSpec
-from cerebro_db.configs.functions.optimizers import OPTIMIZER_MAP, ScheduleSpec
+from cerebro_db.configs.functions.optimizers import OPTIMIZER_MAP, OptimizerSpec, ScheduleSpec
 from cerebro_db.configs.grids.parameters import Arguments, CompileParams, LossSpec
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import bare_name, is_custom
@@ -80,7 +79,7 @@ def _left_scopes() -> Iterator[None]:
 
 
 class _Sequential(keras.Sequential):
-    """Makes a Sequential as Keras does, but builds it once and not again after every layer."""
+    """Sequential model that is built once, and not again after every layer."""
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> keras.Model:

@@ -29,7 +29,7 @@ def _name(variable: Any) -> str:
 
 
 def named_variables(model: keras.Model, optimizer: Any) -> dict[str, Any]:
-    """Those of a model that is trained; the optimizer is built."""
+    """Variables of a model and its optimizer, which is built, by name."""
     named = named_model_variables(model)
     inner, parts = _inner(optimizer), _parts(optimizer)
     averages = _averages(model, parts)

@@ -131,7 +131,7 @@ class Listener:
     def connect(
         self, own: Credential, addresses: Sequence[Address], tick: Tick, seconds: float = math.inf
     ) -> Links:
-        """Connect to the trainers of lower ranks, and accept those of higher ones, and nobody else.
+        """Connect to the trainers of lower ranks, and accept those of higher ones only.
 
         Args:
             own: rank of this one, and what all of them know.

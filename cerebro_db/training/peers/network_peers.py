@@ -161,7 +161,7 @@ class NetworkPeers:
     def _parts(
         self, coding: Coding, own: np.ndarray, heads: np.ndarray, shares: Sequence[slice]
     ) -> list[np.ndarray]:
-        """What all have of the numbers whose sums this one makes; ``heads`` gets rows and scales.
+        """Arrays of all peers for the numbers whose sums this one makes; ``heads`` gets rows and scales.
 
         Of those without rows nothing comes.
         """

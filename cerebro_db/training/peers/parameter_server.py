@@ -76,7 +76,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Record:
-    """Course of a round, from which it can be made again.
+    """Record of a round, by which a replay makes it with the same bits.
 
     Attributes:
         groups: of the trainers.
@@ -265,7 +265,7 @@ class ParameterServer:
             raise InvalidState(f"got the ranks {sorted(self._links)} of {self._peers.size} peers")
 
     def _setting(self) -> tuple[Setting | None, list[Probe]]:
-        """The setting of the round, and the probes that it was chosen by; None for what is asked for."""
+        """Setting of the round, and the probes that it was chosen by; None for that of the configuration."""
         if self._task.groups is not None:
             return None, []
         asked = float(self._recipe.compile_params.optimizer.all_arguments()["momentum"])

@@ -307,7 +307,7 @@ CODINGS = {
 
 
 def _bytes(size: int, floats: int) -> int:
-    """Of the memory: rows and scale of each peer, an array of each, and their mean."""
+    """Size of the shared memory: rows and scale of each peer, an array of each, and their mean."""
     return 16 * size + 4 * floats * (size + 1)
 
 

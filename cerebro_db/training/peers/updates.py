@@ -226,7 +226,7 @@ class GroupModel:
         return cls(ranks, cores, waiting / updates / waves, updating / updates, push)
 
     def seconds(self, groups: int) -> float:
-        """Of one update."""
+        """Seconds of one update by so many groups."""
         size = self.ranks / groups
         serial = self.update + size * self.push
         waves = math.ceil(math.ceil(size) / self.cores)  # of a group that has the host for itself

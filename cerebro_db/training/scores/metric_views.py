@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.configs.functions.losses import Target
+from cerebro_db.configs.functions.keras_classes import Target
 from cerebro_db.configs.functions.metrics import AVERAGE, OF_POSITIVE, POSITIVE_CLASS
 from cerebro_db.configs.grids.parameters import LossSpec, MetricSpec
 from cerebro_db.configs.messages import shown

@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import structs
 from run_states import configuration, run_state
 
 from cerebro_db.configs.grids.parameters import ConfigurationText
-from cerebro_db.configs.grids.search_methods import find_method
 from cerebro_db.core import events
 from cerebro_db.core.decisions import (
     ADD,
@@ -31,6 +31,9 @@ from cerebro_db.core.spec import Space
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.decide import retention
 from cerebro_db.decide.search.decider import SearchDecider
+from cerebro_db.decide.search.methods import METHODS
+from cerebro_db.decide.search.space import Explorer
+from cerebro_db.errors import InvalidArgument
 from cerebro_db.wire import convert
 
 LOSS = Objective("loss", "training", False)
@@ -40,6 +43,14 @@ SPACE = Space(
     "'optimizer_params_list': [{'optimizer': ['Adam'], 'lr': [0.0001, 0.1, 'log']}]}",
     "{'batch_size': [8]}",
 )
+LISTED = structs.replace(
+    SPACE,
+    compile_params_grid=SPACE.compile_params_grid.replace(
+        "[0.0001, 0.1, 'log']", f"{[10 ** (-number / 4) for number in range(4, 17)]}"
+    ),
+)
+"""The same with values in place of the range."""
+_SMALL = {"num_configs": 12, "num_iterations": 3, "R": 9, "population": 6, "num_startup": 4}
 Curve = Callable[[Track, int], Mapping[str, float]]
 
 
@@ -66,8 +77,21 @@ def spec(method: str, space: Space = SPACE, **given: Any) -> SearchSpec:
         )
         if name in given
     }
-    params = find_method(method).validated(given)
+    params = METHODS[method].validated(given)
     return SearchSpec(method, params, space, **{"objectives": (LOSS,), **own})
+
+
+def small(method: str, *spaces: Space, **given: Any) -> SearchSpec:
+    """A small search by any method, over the first of some spaces that it can explore, SPACE or LISTED."""
+    one = METHODS[method]
+    params = {arg.name: _SMALL[arg.name] for arg in one.parameters if arg.name in _SMALL}
+    given = ({"concurrency": 4} if one.is_staged else {}) | params | given
+    for space in (*spaces, SPACE, LISTED):
+        search = spec(method, space, **given)
+        with suppress(InvalidArgument):
+            one.check_space(search, Explorer(space))
+            return search
+    raise AssertionError(f"{method} can explore none of the spaces")
 
 
 def rate(track: Track) -> float:
@@ -80,6 +104,17 @@ def by_rate(track: Track, epoch: int) -> dict[str, float]:
     import math
 
     return {"loss": abs(math.log10(rate(track)) + 2) + 1 / epoch}
+
+
+def uneven(one: Any) -> float:
+    """Costs of trials."""
+    return 1.0 + one.mst_key % 5
+
+
+def noisy(track: Any, epoch: int) -> dict[str, float]:
+    """Curves that rise and fall."""
+    key = track.configuration.mst_key
+    return {"loss": by_rate(track, epoch)["loss"] + ((key * 7 + epoch * 13) % 10) / 20}
 
 
 @dataclass
@@ -250,5 +285,5 @@ def scripted(curves: Mapping[int, Sequence[float]], name: str = "loss") -> Curve
 
 __all__ = [
     "LOSS", "SPACE", "Budget", "ConfigurationText", "Course", "EarlyStopping", "RunState",
-    "by_rate", "rate", "request", "scripted", "spec",
+    "by_rate", "noisy", "rate", "request", "scripted", "small", "spec", "uneven",
 ]  # fmt: skip

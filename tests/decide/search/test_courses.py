@@ -16,9 +16,11 @@ from decide.search.courses import (
     EarlyStopping,
     RunState,
     by_rate,
+    noisy,
     rate,
     request,
     spec,
+    uneven,
 )
 from msgspec import structs
 
@@ -27,57 +29,7 @@ from cerebro_db.decide.search.methods.asha import Asha
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.wire import plain
 
-METHODS: dict[str, dict[str, Any]] = {
-    "random": {"num_configs": 12, "num_iterations": 3},
-    "successive_halving": {"num_configs": 9, "R": 9},
-    "hyperband": {"R": 9},
-    "asha": {"num_configs": 18, "R": 9, "concurrency": 4},
-    "tpe": {"num_configs": 16, "num_iterations": 2, "num_startup": 4, "concurrency": 4},
-    "bohb": {"R": 9, "num_startup": 4, "concurrency": 4},
-    "pbt": {"population": 6, "num_iterations": 5},
-    "cma-es": {"num_configs": 12, "num_iterations": 2, "concurrency": 3},
-}
 WATCHED = EarlyStopping(patience=2, median_after=3, target=0.35)
-
-
-def uneven(one: Any) -> float:
-    """Costs of trials."""
-    return 1.0 + one.mst_key % 5
-
-
-def noisy(track: Any, epoch: int) -> dict[str, float]:
-    """Curves that rise and fall."""
-    key = track.configuration.mst_key
-    return {"loss": by_rate(track, epoch)["loss"] + ((key * 7 + epoch * 13) % 10) / 20}
-
-
-@pytest.mark.parametrize("early_stopping", [EarlyStopping(), WATCHED], ids=["plain", "watched"])
-@pytest.mark.parametrize("method", METHODS)
-def test_speed_does_not_show(method: str, early_stopping: EarlyStopping) -> None:
-    search = spec(method, early_stopping=early_stopping, **METHODS[method])
-    curve = noisy if early_stopping.watches else by_rate
-    first = Course(search, curve, cost=uneven).run()
-    assert first.decided
-    for order in range(1, 6):
-        assert Course(search, curve, order, cost=uneven).run().decided == first.decided
-
-
-@pytest.mark.parametrize("deterministic", [True, False])
-@pytest.mark.parametrize("method", METHODS)
-def test_a_search_goes_on_after_any_decision(method: str, deterministic: bool) -> None:
-    search = spec(method, early_stopping=WATCHED, deterministic=deterministic, **METHODS[method])
-    rows = [[1, ADDED, "batch_size=4", 2], [1, ADDED, "batch_size=2", None]]
-    asks = {1: request(1, "add", 0, "ann", {"rows": rows}), 2: request(2, "stop", 2, "bob")}
-    whole = Course(search, noisy, 3, uneven, asks).run()
-    assert [one.who for one in whole.recorded if one.who] == ["ann", "bob"]
-    first = max(whole.numbers(lambda one: one.who))
-    for number in range(first, len(whole.recorded), max(1, len(whole.recorded) // 8)):
-        again = Course(search, noisy, 3, uneven, asks, limit=number).run()
-        assert len(again.recorded) == number
-        again.resume()
-        if deterministic:
-            assert again.decided == whole.decided
-        assert again.schedule.trials.keys() == again.state.tracks.keys()
 
 
 def test_a_search_that_somebody_ends_goes_on_after_any_decision() -> None:
@@ -368,15 +320,6 @@ def test_who_fails_is_left_out() -> None:
     assert len(course.reached(3)) == 3
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_failures_do_not_show_either(method: str) -> None:
-    search = spec(method, **METHODS[method])
-    fails = {2: 1, 4: 2}
-    first = Course(search, fails=fails, cost=uneven).run()
-    for order in range(1, 4):
-        assert Course(search, order=order, fails=fails, cost=uneven).run().decided == first.decided
-
-
 def test_budgets_are_kept() -> None:
     epochs = Course(spec("hyperband", R=9, budget=Budget(max_epochs=30))).run()
     assert sum(one.done // 2 for one in epochs.state.tracks.values()) <= 30
@@ -417,49 +360,6 @@ def test_who_fails_ahead_of_what_is_decided_does_not_show(method: str) -> None:
                 assert (other.decided, other.ends) == (first.decided, first.ends)
             again = Course(search, order=2, fails=fails, cost=uneven, limit=len(first.recorded) - 1)
             assert again.run().resume().decided == first.decided
-
-
-CLOCK = request(2, "finish", 0, "clock", {"reason": "max_seconds are over"})
-
-
-@pytest.mark.parametrize("early_stopping", [EarlyStopping(), EarlyStopping(patience=3)])
-@pytest.mark.parametrize("method", METHODS)
-def test_trials_that_the_clock_has_stopped_go_on(
-    method: str, early_stopping: EarlyStopping
-) -> None:
-    search = spec(method, early_stopping=early_stopping, **METHODS[method])
-
-    rests = 13 if method == "cma-es" else 12  # some have done an epoch, and not all
-
-    def stopped() -> Course:
-        return Course(search, noisy, 3, uneven, epochs=rests).run().ask(CLOCK)
-
-    course = stopped()
-    (finish,) = (one for one in course.recorded if one.action == "finish")
-    after = [
-        change
-        for one in course.recorded[course.recorded.index(finish) + 1 :]
-        for change in one.changes
-    ]
-    assert any(change.epochs for change in after)
-    more = request(3, "extend", 0, "ann", {"params": {}})
-    course.ask(more)
-    assert "running" not in {one.status for one in course.schedule.trials.values()}
-    tracks = course.state.tracks
-    assert all(one.done == 2 * one.budget for one in tracks.values() if one.is_alive)
-    assert max(one.done for one in tracks.values()) == 2 * course.schedule._method.full
-    (at,) = course.numbers(lambda one: one.action == "extend")
-    promoted = [one.changes[0] for one in course.recorded[at:] if one.action == "promote"]
-    for change in after:
-        trial = course.schedule.trials[change.mst_key]
-        if not change.epochs:
-            assert trial.status == "failed"
-        elif change.epochs < trial.budget:
-            assert change.mst_key in {one.mst_key for one in promoted}
-    for number in {at, at + 1, len(course.recorded) - 1}:
-        again = stopped()
-        again.limit = number
-        assert again.ask(more).resume().decided == course.decided
 
 
 def test_a_target_that_was_reached_ends_nothing_any_more() -> None:

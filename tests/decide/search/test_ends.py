@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from decide.search.courses import Course, EarlyStopping, request, spec
-from decide.search.test_courses import ADDED, METHODS, noisy, uneven
+from decide.search.courses import Course, request, spec
+from decide.search.test_courses import ADDED
 
 from cerebro_db.decide.search.stopping import short_trials
 
@@ -14,22 +14,6 @@ def short(course: Course) -> set[int]:
     tracks = course.state.tracks.items()
     trained = {key: one.verdict.stopped_epoch or one.budget for key, one in tracks if not one.ended}
     return short_trials(course.spec, course.recorded, trained)
-
-
-@pytest.mark.parametrize("stopping", [EarlyStopping(), EarlyStopping(patience=2)])
-@pytest.mark.parametrize("method", METHODS)
-def test_who_was_trained_no_further_is_stopped(method: str, stopping: EarlyStopping) -> None:
-    search = spec(method, early_stopping=stopping, **METHODS[method])
-    course = Course(search, noisy, 1, uneven, fails={3: 1}).run()
-    end = course.schedule._method.end
-    trials = course.schedule.trials
-    wanted = {
-        key
-        for key, one in trials.items()
-        if one.status != "failed" and (one.status == "stopped" or one.offset + one.done < end)
-    }
-    assert short(course) == wanted
-    assert wanted < trials.keys()
 
 
 def test_asha_leaves_few_finished() -> None:

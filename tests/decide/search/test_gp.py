@@ -9,7 +9,8 @@ import pytest
 from decide.search.courses import Course, by_rate, spec
 
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.decide.search.sampling import check_sampler
+from cerebro_db.decide.search.methods import METHODS
+from cerebro_db.decide.search.space import Explorer
 from cerebro_db.errors import MissingPackage
 
 needs_torch = pytest.mark.skipif(
@@ -46,5 +47,5 @@ def test_it_finds_what_chance_does_not() -> None:
 def test_without_it_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingPackage, match="needs the package torch") as caught:
-        check_sampler(search())
+        METHODS["gp"].check_space(search(), Explorer(search().space))
     assert "pip install 'cerebro-db[gp]'" in (caught.value.hint or "")

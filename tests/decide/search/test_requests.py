@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from decide.search.courses import SPACE, Course, by_rate, rate, request, spec
-from decide.search.test_courses import METHODS, noisy, uneven
+from decide.search.courses import SPACE, Course, by_rate, noisy, rate, request, small, spec, uneven
+from decide.search.test_method_contract import of_each, registered
 from msgspec import structs
 
 from cerebro_db.core.decisions import Request
@@ -16,6 +16,7 @@ from cerebro_db.core.spec import Space
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.wire import plain
 
+__all__ = ["registered"]
 LOSS_TEXT = "loss='sparse_categorical_crossentropy'"
 WIDE = structs.replace(
     SPACE,
@@ -149,16 +150,15 @@ class _Refused(Exception):
     """A request was refused."""
 
 
-@pytest.mark.parametrize("method", METHODS)
+@of_each
 def test_no_request_that_was_accepted_ends_a_search(method: str) -> None:
     """Requests at random moments: what is not refused leaves a search that comes to its end, and can be resumed."""
-    space = SPACE if method == "cma-es" else WIDE
     for seed in range(12):
         chance = random.Random(seed)
-        search = spec(method, space, **{**METHODS[method], "seed": seed})
+        search = small(method, WIDE, seed=seed)
         asks: dict[int, Request] = {}
         for number in sorted(chance.sample(range(1, 14), 3)):
-            asks[number] = _request(chance, method)
+            asks[number] = _request(chance, search.space)
         course = Polite(search, noisy, seed, uneven, asks, fails={chance.randint(1, 9): 2}).run()
         assert "running" not in {one.status for one in course.schedule.trials.values()}
         with suppress(StopIteration):
@@ -167,9 +167,9 @@ def test_no_request_that_was_accepted_ends_a_search(method: str) -> None:
             assert again.resume().decided == course.decided
 
 
-def _request(chance: random.Random, method: str) -> Request:
+def _request(chance: random.Random, space: Space) -> Request:
     kind = chance.choice(["narrow", "add", "clone", "stop"])
-    if kind == "narrow" and method != "cma-es":
+    if kind == "narrow" and space == WIDE:
         compiling = chance.choice(list(NARROWED.values()))
         return narrowed(compiling=compiling, fitting=chance.choice(["{'batch_size': [2]}", None]))
     if kind in ("clone", "stop"):

@@ -4,10 +4,12 @@ MLSys 2020, algorithm 2. Nobody waits for a rung to be complete."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+from cerebro_db.configs.arguments import Argument
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.statuses import WAITING
+from cerebro_db.decide.search.methods.bracketed import RUNGS, check_rungs
 from cerebro_db.decide.search.ranking import Ranking, Values
 from cerebro_db.decide.search.trials import (
     Affords,
@@ -23,13 +25,21 @@ from cerebro_db.decide.search.trials import (
 class Asha(Method):
     """Rungs without barriers: the best of those that have come to a rung so far are promoted."""
 
+    name: ClassVar = "asha"
+    parameters: ClassVar[tuple[Argument, ...]] = RUNGS
+    is_staged: ClassVar = True
+    adopts: ClassVar = True
+
+    @classmethod
+    def check_parameters(cls, found: Mapping[str, Any], what: str) -> None:
+        """Refuse a first rung beyond the last one."""
+        check_rungs(found, what)
+
     def __init__(self, spec: SearchSpec) -> None:
         super().__init__(spec)
         self._eta: int = spec.params["eta"]
         self._least: int = spec.params["r"]
-        self._left: int = spec.params["num_configs"]
-        # Trials that were wanted, and for which there was no configuration.
-        self._missed = 0
+        self.left = spec.params["num_configs"]
         self.full = spec.params["R"]
         self._epochs = self._rungs()
         self._known = [Ranking() for _ in self._epochs]
@@ -48,15 +58,11 @@ class Asha(Method):
 
     def total(self, configurations: float) -> float:
         """Epochs of all trials together, about: as many are promoted as in a bracket."""
-        trials, before, total = min(self._left, configurations), 0, 0.0
+        trials, before, total = min(self.left, configurations), 0, 0.0
         for epochs in self._epochs:
             total += trials * (epochs - before)
             trials, before = trials // self._eta, epochs
         return total
-
-    def trials(self) -> float:
-        """Number of trials that it starts."""
-        return self._left
 
     def next(
         self, trials: Mapping[int, Trial], affords: Affords = affords_all
@@ -67,7 +73,7 @@ class Asha(Method):
                 if trials[key].status == WAITING and affords(self._onwards(key, rung, "")):
                     return self._promote(key, rung)
         start = Start(self._epochs[0], {"bracket": 0, "rung": 0}, "begins in rung 0")
-        return start if self._left > 0 and affords(start) else None
+        return start if self.left > 0 and affords(start) else None
 
     def _promote(self, key: int, rung: int) -> Continue:
         self._promoted[rung].add(key)
@@ -95,19 +101,6 @@ class Asha(Method):
                     return wanted
         return None
 
-    def started(self, trial: Trial) -> None:
-        """One less is left."""
-        self._left -= 1
-
-    def exhausted(self, trials: Mapping[int, Trial]) -> list[End]:
-        """None is left."""
-        self._missed, self._left = self._missed + self._left, 0
-        return []
-
-    def reopen(self) -> None:
-        """Those that are missed are left."""
-        self._left, self._missed = self._left + self._missed, 0
-
     def last_place(self, trial: Trial) -> Mapping[str, Any]:
         """The last rung."""
         return {"bracket": 0, "rung": len(self._epochs) - 1}
@@ -126,7 +119,7 @@ class Asha(Method):
         trial.place |= {"bracket": 0, "rung": 0}
 
     def observed(self, trial: Trial, trials: Mapping[int, Trial]) -> list[End]:
-        """Its rung knows one more value."""
+        """Add the value of a trial to its rung."""
         rung = trial.place.get("rung", 0)
         if trial.latest is not None and trial.is_open:
             if trial.is_adopted:
@@ -148,7 +141,7 @@ class Asha(Method):
                 self._pass_on(rung)
 
     def _pass_on(self, rung: int) -> None:
-        """Who is to be promoted, and has the epochs of the next rung already, has come to that."""
+        """Pass a trial that has the epochs of the next rung already on to that rung."""
         for key in list(self._waiting[rung]):
             done, values = self._ahead.get(key, (0, ()))
             if done >= self._epochs[rung + 1]:
@@ -163,7 +156,7 @@ class Asha(Method):
 
     def extend(self, params: Mapping[str, Any]) -> None:
         """More trials, or further rungs."""
-        self._left += params.get("num_configs", 0)
+        self.left += params.get("num_configs", 0)
         self.full = max(self.full, params.get("R", 0))
         before, self._epochs = self._epochs, self._rungs()
         if before[-1] not in self._epochs:  # it was cut short

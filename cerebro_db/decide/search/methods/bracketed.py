@@ -8,17 +8,26 @@ those that others have no more use for.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from cerebro_db.configs.grids.brackets import Bracket, brackets, halving
-from cerebro_db.configs.grids.search_methods import HALVING
+from cerebro_db.configs.arguments import Argument, whole
+from cerebro_db.configs.grids.brackets import (
+    Bracket,
+    brackets,
+    check_brackets,
+    halving,
+    largest_bracket,
+)
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import Space
 from cerebro_db.core.statuses import WAITING
+from cerebro_db.decide.search.methods.full import MOST_EPOCHS, NUM_CONFIGS, NUM_STARTUP, tpe_sampler
 from cerebro_db.decide.search.ranking import Values, ranked
+from cerebro_db.decide.search.sampling import Learning, Sampler
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.decide.search.trials import (
     Affords,
@@ -29,6 +38,7 @@ from cerebro_db.decide.search.trials import (
     Trial,
     affords_all,
 )
+from cerebro_db.errors import InvalidArgument
 
 
 @dataclass(eq=False)
@@ -53,12 +63,25 @@ class _Open:
     promoted: deque[tuple[int, int]] = field(default_factory=deque)
 
 
+R = whole("R", 6, 1, high=MOST_EPOCHS)
+ETA = whole("eta", 3, 2, high=1000)
+RUNGS = (NUM_CONFIGS, R, whole("r", 1, 1, high=MOST_EPOCHS), ETA)
+_BRACKETS = (R, ETA, whole("skip_last", 0))
+
+
+def check_rungs(found: Mapping[str, Any], what: str) -> None:
+    """Refuse a first rung beyond the last one."""
+    if found["r"] > found["R"]:
+        raise InvalidArgument(f"{what}: got r={found['r']}; allowed: 1 to R, which is {found['R']}")
+
+
 class Bracketed(Method):
     """Brackets side by side."""
 
+    begins_anew: ClassVar = True
+
     def __init__(self, spec: SearchSpec) -> None:
         super().__init__(spec)
-        self._name = spec.method
         self.full = 0
         self._params: dict[str, Any] = dict(spec.params)
         self._open: list[_Open] = []
@@ -71,11 +94,7 @@ class Bracketed(Method):
         self._begin(self._params)
 
     def _begin(self, params: Mapping[str, Any]) -> None:
-        if self._name == HALVING:
-            found = [halving(params["num_configs"], params["r"], params["R"], params["eta"])]
-        else:
-            found = brackets(params["R"], params["eta"], params["skip_last"])
-        eta = params["eta"]
+        found, eta = self.brackets(params), params["eta"]
         self._open += [
             _Open(one, one.rungs[0].configurations, float(eta**number))
             for number, one in enumerate(found)
@@ -83,10 +102,10 @@ class Bracketed(Method):
         self._wanted = sum(one.bracket.rungs[0].configurations for one in self._open)
         self.full = max(self.full, *(one.rungs[-1].epochs for one in found))
 
-    @property
-    def end(self) -> int:
-        """Epochs that the best trial is to come to: R also where the rungs of so few trials end before."""
-        return max(self.full, self._params["R"]) if self._name == HALVING else self.full
+    @classmethod
+    @abstractmethod
+    def brackets(cls, params: Mapping[str, Any]) -> list[Bracket]:
+        """The brackets of its parameters."""
 
     def pace(self, trial: Trial) -> float:
         """By the bracket: the first one has its model early, and others fill what it leaves free."""
@@ -143,7 +162,7 @@ class Bracketed(Method):
         return None
 
     def _best_spare(self, one: _Open, trials: Mapping[int, Trial]) -> int | None:
-        """Of the trials that wait, and no bracket has a use for, the one whose last value is best.
+        """The waiting trial with the best last value, of those that no bracket has a use for.
 
         It has fewer epochs than the bracket begins with: with as many it was compared with others
         already. There is none while a bracket before has its first rung to do: the best of those come
@@ -162,7 +181,7 @@ class Bracketed(Method):
         return next(iter(ranked(found)), None)
 
     def _is_within(self, trial: Trial) -> bool:
-        """True if nobody has excluded a trial from the space since."""
+        """True if a trial is in the space as it was narrowed."""
         return not self._is_narrowed or self._explorer.place(trial.row) is not None
 
     def _goes_on(self, one: _Open, key: int) -> Continue:
@@ -183,7 +202,7 @@ class Bracketed(Method):
         one.waited.add(key)
 
     def exhausted(self, trials: Mapping[int, Trial]) -> list[End]:
-        """Brackets that nobody is left for are as large as they are."""
+        """Close brackets without trials, or with fewer than they want."""
         self._is_exhausted = True
         one = self._open[0]
         if not one.missing or self._best_spare(one, trials) is not None:
@@ -194,7 +213,7 @@ class Bracketed(Method):
         return ends + self._useless(trials)
 
     def reopen(self) -> None:
-        """What brackets lacked begins as brackets of its own."""
+        """Open brackets for the trials that there was no configuration for."""
         self._open += self._missed
         self._missed, self._is_exhausted = [], False
 
@@ -203,12 +222,12 @@ class Bracketed(Method):
         return super().may_be_last(trial) and not trial.is_adopted
 
     def last_place(self, trial: Trial) -> Mapping[str, Any]:
-        """Its bracket, and the rung after those that this has."""
+        """Bracket of a trial, and the rung after the last one of it."""
         rung = trial.place.get("rung", 0) + 1
         return {"bracket": trial.place.get("bracket", 0), "rung": rung}
 
     def goes_to_end(self, trial: Trial) -> None:
-        """No other bracket has a use for it."""
+        """Take note that a trial goes on to the last epochs, and to no other bracket."""
         self._spare.pop(trial.mst_key, None)
 
     def _useless(self, trials: Mapping[int, Trial]) -> list[End]:
@@ -290,3 +309,73 @@ class Bracketed(Method):
 
 def _first_rung(one: _Open) -> dict[str, int]:
     return {"bracket": one.bracket.s, "rung": 0}
+
+
+class Halving(Bracketed):
+    """Successive halving: one bracket."""
+
+    name: ClassVar = "successive_halving"
+    parameters: ClassVar[tuple[Argument, ...]] = RUNGS
+
+    @classmethod
+    def check_parameters(cls, found: Mapping[str, Any], what: str) -> None:
+        """Refuse a first rung beyond the last one."""
+        check_rungs(found, what)
+
+    @classmethod
+    def brackets(cls, params: Mapping[str, Any]) -> list[Bracket]:
+        """The bracket of so many configurations."""
+        return [halving(params["num_configs"], params["r"], params["R"], params["eta"])]
+
+    @property
+    def end(self) -> int:
+        """Epochs that the best trial is to come to: R also where the rungs of so few trials end before."""
+        return max(self.full, int(self._params["R"]))
+
+
+class Hyperband(Bracketed):
+    """Brackets from many configurations with few epochs to few with many."""
+
+    name: ClassVar = "hyperband"
+    parameters: ClassVar[tuple[Argument, ...]] = _BRACKETS
+    is_staged: ClassVar = True
+
+    @classmethod
+    def check_parameters(cls, found: Mapping[str, Any], what: str) -> None:
+        """Refuse brackets without rungs, or with too many configurations."""
+        rungs = largest_bracket(found["R"], found["eta"]) + 1
+        if found["skip_last"] >= rungs:
+            raise InvalidArgument(
+                f"{what}: got skip_last={found['skip_last']}; allowed: 0 to {rungs - 1}, as with "
+                f"R={found['R']} and eta={found['eta']} no bracket has more than {rungs} rungs"
+            )
+        check_brackets(found["R"], found["eta"], found["skip_last"], what)
+
+    @classmethod
+    def check_more(cls, params: Mapping[str, Any], more: Mapping[str, Any], what: str) -> None:
+        """Refuse brackets with too many configurations."""
+        found = {**params, **more}
+        check_brackets(found["R"], found["eta"], found["skip_last"], what)
+
+    @classmethod
+    def brackets(cls, params: Mapping[str, Any]) -> list[Bracket]:
+        """The brackets of the paper."""
+        return brackets(params["R"], params["eta"], params["skip_last"])
+
+    @classmethod
+    def last_epochs(cls, params: Mapping[str, Any]) -> int:
+        """Epochs of the last rungs."""
+        return max(one.rungs[-1].epochs for one in cls.brackets(params))
+
+
+class Bohb(Hyperband):
+    """Hyperband whose configurations are proposed by TPE, from those that were trained longest."""
+
+    name: ClassVar = "bohb"
+    parameters: ClassVar[tuple[Argument, ...]] = (*_BRACKETS, NUM_STARTUP)
+    learns: ClassVar = True
+
+    @classmethod
+    def sampler(cls, spec: SearchSpec, explorer: Explorer) -> Sampler:
+        """A sampler of Optuna."""
+        return Learning(spec, explorer, tpe_sampler)

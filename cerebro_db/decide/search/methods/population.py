@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+from cerebro_db.configs.arguments import Argument, number, whole
 from cerebro_db.configs.grids.grid import Choices, Dimension, Range
 from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import Space
 from cerebro_db.core.statuses import WAITING
+from cerebro_db.decide.search.methods.full import MOST_EPOCHS, NUM_ITERATIONS
 from cerebro_db.decide.search.ranking import ranked
-from cerebro_db.decide.search.space import Drawing, Explorer, is_number
+from cerebro_db.decide.search.space import Drawing, Explorer, choose, holds, is_number
 from cerebro_db.decide.search.trials import (
     Affords,
     Continue,
@@ -22,6 +24,7 @@ from cerebro_db.decide.search.trials import (
     Trial,
     affords_all,
 )
+from cerebro_db.errors import InvalidArgument
 
 _FACTORS = (0.8, 1.2)
 
@@ -29,15 +32,37 @@ _FACTORS = (0.8, 1.2)
 class Population(Method):
     """Members that are compared at the end of each interval."""
 
+    name: ClassVar = "pbt"
+    parameters: ClassVar[tuple[Argument, ...]] = (
+        whole("population", 8, 2, high=1000),
+        whole("interval", 1, 1, high=MOST_EPOCHS),
+        NUM_ITERATIONS,
+        number("quantile", 0.25, high=0.5, low_open=True),
+        number("resample", 0.25, high=1.0),
+    )
+    adopts: ClassVar = True
     looks_back = True
+
+    @classmethod
+    def check_parameters(cls, found: Mapping[str, Any], what: str) -> None:
+        """Refuse a population that is never compared, or no member of which is replaced."""
+        if found["interval"] > found["num_iterations"]:
+            raise InvalidArgument(
+                f"{what}: got interval={found['interval']}; allowed: 1 to num_iterations, which is "
+                f"{found['num_iterations']}"
+            )
+        if int(found["population"] * found["quantile"]) < 1:
+            raise InvalidArgument(
+                f"{what}: got population={found['population']} and quantile={found['quantile']}, by which "
+                "no member is replaced; allowed: at least 1 for population * quantile"
+            )
 
     def __init__(self, spec: SearchSpec) -> None:
         super().__init__(spec)
         params = spec.params
         self._seed, self._explorer = spec.seed, Explorer(spec.space)
         self._size: int = params["population"]
-        # Members that are to be started, and those that there was no configuration for.
-        self._missing, self._missed = self._size, 0
+        self.left = self._size
         self._interval: int = params["interval"]
         self._quantile: float = params["quantile"]
         self._resample: float = params["resample"]
@@ -50,10 +75,6 @@ class Population(Method):
     def total(self, configurations: float) -> float:
         """Epochs of all members together."""
         return self._size * self.full
-
-    def trials(self) -> float:
-        """Number of members that it starts."""
-        return float(self._missing)
 
     def next(
         self, trials: Mapping[int, Trial], affords: Affords = affords_all
@@ -73,7 +94,7 @@ class Population(Method):
             return self.next(trials, affords)
         self._pending = None
         start = Start(self._step(0), {}, "a member of the population")
-        return start if self._missing > 0 and affords(start) else None
+        return start if self.left > 0 and affords(start) else None
 
     def _step(self, done: int) -> int:
         """Epochs until the next comparison; one at least for what somebody else begins at the end."""
@@ -82,17 +103,8 @@ class Population(Method):
     def started(self, trial: Trial) -> None:
         """It is a member; where it began with the state of another one, in the place of a third."""
         if self._pending is None:
-            self._missing -= 1
+            self.left -= 1
         self._members.append(trial.mst_key)
-
-    def exhausted(self, trials: Mapping[int, Trial]) -> list[End]:
-        """The population is as large as it is."""
-        self._missed, self._missing = self._missed + self._missing, 0
-        return []
-
-    def reopen(self) -> None:
-        """Members that are missed are missing."""
-        self._missing, self._missed = self._missing + self._missed, 0
 
     def adopted(self, trial: Trial) -> None:
         """It is one more member."""
@@ -163,18 +175,18 @@ class Population(Method):
 
     def _moved(self, value: Any, dimension: Dimension, drawing: Drawing, name: str) -> Any:
         if drawing.suggest_float("resample", 0.0, 1.0) < self._resample:
-            return self._explorer.drawn(drawing, name, dimension)
+            return choose(drawing, name, dimension)
         if isinstance(dimension, Choices):
-            is_there = self._explorer.holds(dimension, value)
-            return value if is_there else self._explorer.drawn(drawing, name, dimension)
+            is_there = holds(dimension, value)
+            return value if is_there else choose(drawing, name, dimension)
         if not is_number(value):
-            return self._explorer.drawn(drawing, name, dimension)
+            return choose(drawing, name, dimension)
         return nudged(dimension, value, _FACTORS[drawing.suggest_int("factor", 0, 1)])
 
     def extend(self, params: Mapping[str, Any]) -> None:
         """Members go on where they have ended, and there may be more."""
         self.full = max(self.full, params.get("num_iterations", 0))
-        self._missing += params.get("population", 0)
+        self.left += params.get("population", 0)
         self._is_extended = True
 
     def narrow(self, space: Space) -> None:

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cerebro_db.columns.images import ImageEncoding
+from cerebro_db.columns.inputs import sent_array
 from cerebro_db.postgres.dialects.postgresql import packing_extras
 from cerebro_db.postgres.dialects.postgresql.packing import (
     PostgreSQLPacking,
@@ -18,7 +18,6 @@ from cerebro_db.postgres.dialects.postgresql.packing import (
     classes_join,
     concatenated,
     label,
-    sent,
 )
 from cerebro_db.postgres.dialects.postgresql.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.names import QualifiedName, quote
@@ -89,7 +88,7 @@ class GreenplumPacking(PostgreSQLPacking):
 
     @property
     def spread(self) -> GreenplumPacking:
-        """These statements."""
+        """These statements, as rows are spread over segments."""
         return self
 
     def copy(self, source: QualifiedName, columns: Sequence[str]) -> tuple[str, QualifiedName]:
@@ -133,13 +132,13 @@ class GreenplumPacking(PostgreSQLPacking):
         segment, block, item = _PLACE.unpack(place)
         return f"a row of {table}, gp_segment_id {segment}, ctid ({block},{item})"
 
-    def mark_damaged(self, data: str, image: ImageEncoding) -> str:
-        """List the rows of the stage whose images cannot be read; ``data`` is over its alias ``s``."""
+    def mark_damaged(self, damage: str) -> str:
+        """List the rows of the stage whose images cannot be read; ``damage`` tells why, over its alias ``s``."""
         return (
             f"CREATE TEMPORARY TABLE {_DAMAGED.sql} ON COMMIT DROP AS "
             "SELECT f.cerebro_key, f.address, f.fault "
             f"FROM (SELECT s.cerebro_key, {self.row_address} AS address, "
-            f"{image.fault(data)} AS fault FROM {STAGE.sql} s OFFSET 0) f "
+            f"{damage} AS fault FROM {STAGE.sql} s OFFSET 0) f "
             "WHERE f.fault IS NOT NULL DISTRIBUTED BY (cerebro_key)"
         )
 
@@ -199,7 +198,7 @@ class GreenplumPacking(PostgreSQLPacking):
         )
         weights = "NULL::bytea"
         if scan.weight is not None:
-            weights = concatenated(sent(f"ARRAY[{scan.weight}]"))
+            weights = concatenated(sent_array(f"ARRAY[{scan.weight}]"))
             column = f"cerebro._pack_arrays(r.w, r.keys, NULL, ARRAY[1], 1.0, {w.arguments})"
             packed = f"cerebro._pack_weights({packed}, {column}, r.n)"
         names = ", ".join(quote(name + part) for name in columns for part in ("", "_shape"))
@@ -215,7 +214,7 @@ class GreenplumPacking(PostgreSQLPacking):
                        pg_catalog.count(*)::integer AS n,
                        {concatenated(position)} AS keys,
                        {concatenated(scan.sent)} AS x,
-                       {concatenated(label(scan.target) if labels else sent(scan.target))} AS y,
+                       {concatenated(label(scan.target) if labels else sent_array(scan.target))} AS y,
                        {weights} AS w{packing_extras.gathered(scan.extras)}
                   FROM ({_placed(spreading)}) s {classes_join(scan) if labels else ""}
                        {packing_extras.joins(scan.extras)}

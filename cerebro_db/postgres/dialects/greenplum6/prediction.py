@@ -12,8 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from cerebro_db.columns.inputs import sent_array
 from cerebro_db.postgres.dialects.greenplum6.packing import GreenplumPacking
-from cerebro_db.postgres.dialects.postgresql.packing import sent
 from cerebro_db.postgres.dialects.postgresql.prediction import (
     PackedSource,
     PostgreSQLPrediction,
@@ -21,7 +21,7 @@ from cerebro_db.postgres.dialects.postgresql.prediction import (
     Source,
     Statement,
     StoredModel,
-    told,
+    left_out_rows,
 )
 from cerebro_db.postgres.dialects.postgresql.prediction_answers import (
     Answer,
@@ -65,7 +65,7 @@ class GreenplumPrediction(PostgreSQLPrediction):
 
     @property
     def spread(self) -> GreenplumPrediction:
-        """These statements."""
+        """These statements, as rows are spread over segments."""
         return self
 
     def create(self, table: QualifiedName, source: Source, columns: str, unfinished: bool) -> str:
@@ -126,9 +126,10 @@ class GreenplumPrediction(PostgreSQLPrediction):
             f"CREATE TEMPORARY TABLE {_COPY.sql} ON COMMIT DROP AS SELECT {source.named}, "
             f"{source.features} AS features{listed} FROM {source.table.sql} t DISTRIBUTED RANDOMLY"
         )
-        more = tuple(f"t.x{place}" for place in range(len(source.more)))
+        names = ["features", *(f"x{place}" for place in range(len(source.more)))]
+        inputs = tuple(one.copied(name) for one, name in zip(source.inputs, names, strict=True))
         keys = tuple(f"t.id{place}" for place in range(len(source.keys)))
-        return text, replace(source, table=_COPY, keys=keys, features="t.features", more=more)
+        return text, replace(source, table=_COPY, keys=keys, inputs=inputs)
 
     def seen(self, source: RowSource, columns: Sequence[str]) -> tuple[str, RowSource]:
         """Copy columns of a view as the caller sees them; and what is read of the copy."""
@@ -140,7 +141,7 @@ class GreenplumPrediction(PostgreSQLPrediction):
         return text, replace(source, table=_SEEN, seen="", some="")
 
     # The rows of the copy that are left out.
-    left_out = told(_COPY.sql, " ORDER BY t.id")
+    left_out = left_out_rows(_COPY.sql, " ORDER BY t.id")
 
     def predict(
         self, output: QualifiedName, source: Source, answer: Answer, batch_rows: int
@@ -188,11 +189,11 @@ class GreenplumPrediction(PostgreSQLPrediction):
 
 
 def _rows(source: Source, batch_rows: int) -> Statement:
-    """The branch of what is asked about."""
+    """Branch of the union with the rows to predict."""
     if not isinstance(source, PackedSource):
         data = source.sent("r.x")
         if source.more:  # one after another, with the length of each
-            listed = [data, *(sent(f"r.x{place}") for place in range(len(source.more)))]
+            listed = [data, *(sent_array(f"r.x{place}") for place in range(len(source.more)))]
             data = f"pg_catalog.array_send(ARRAY[{', '.join(listed)}])"
         more = "".join(f", {one} AS x{place}" for place, one in enumerate(source.more))
         kept = "WHERE t.fault IS NULL" if source.ignores else ""

@@ -40,11 +40,11 @@ class GreenplumTraining(PostgreSQLTraining):
     _segment, _distributed = "segment_key", " DISTRIBUTED BY (segment_key)"
 
     def together(self, column: str) -> str:
-        """That is a segment there."""
+        """End of CREATE TABLE that puts all rows of a key on one segment."""
         return f" DISTRIBUTED BY ({column})"
 
     def worker_settings(self, states: StateTables) -> str:
-        """The same; nor are statistics collected of what it writes, such as the states of a scan."""
+        """Settings of a worker's session; no statistics are collected of what it writes, such as the states of a scan."""
         return f"{super().worker_settings(states)}; SET gp_autostats_mode = none"
 
     def contents(self, table: QualifiedName) -> str:
@@ -93,7 +93,7 @@ class GreenplumTraining(PostgreSQLTraining):
         packed: PackedTable,
         partition_key: int,
     ) -> Statement:
-        """The same; the copy goes to the segment where it is trained first."""
+        """Copy a state to the segment where the copy is trained first."""
         sql = (
             f"INSERT INTO {target.sql} (segment_key, mst_key, version, chunk, partition_key, state) "
             f"SELECT %s, %s, 0, s.chunk, %s, s.state FROM {source.sql} s "

@@ -16,7 +16,7 @@ Chunk = tuple[int, bytes, str | None]
 
 
 class PostgreSQLDirect:
-    """Statements of a direct worker, and what its driver tells it for these."""
+    """Statements of a direct worker."""
 
     # Statements that a session begins with, beside those of any other.
     settings: tuple[str, ...] = ()

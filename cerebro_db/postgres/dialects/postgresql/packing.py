@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cerebro_db.columns.images import ImageEncoding
+from cerebro_db.columns.inputs import Input, array_fault, array_shape, sent_array
 from cerebro_db.columns.numbers import FLOAT32_LIMIT
 from cerebro_db.postgres.dialects.postgresql import packing_extras
 from cerebro_db.postgres.dialects.postgresql.packing_extras import (
@@ -36,10 +36,9 @@ class SourceScan:
 
     Attributes:
         table: plain, so that its rows have addresses.
-        features: expression of an array type, or of images.
+        input: what is read as the features.
         target: expression; of an array type for float targets.
         class_type: SQL text of the class type; None for float targets.
-        image: what images are read as; None for arrays.
         weight: expression of a number; None where rows have no weights.
         extras: further inputs and outputs.
         left_out: addresses of rows that do not count, as text of an array.
@@ -49,10 +48,9 @@ class SourceScan:
     """
 
     table: QualifiedName
-    features: str
+    input: Input
     target: str
     class_type: str | None
-    image: ImageEncoding | None = None
     weight: str | None = None
     extras: tuple[Extra, ...] = ()
     left_out: str | None = None
@@ -73,9 +71,12 @@ class SourceScan:
     @property
     def sent(self) -> str:
         """The features of a row in binary form; empty for NULL."""
-        if self.image is not None:
-            return self.image.sent(self.features)
-        return sent(self.features)
+        return self.input.sent(self.features)
+
+    @property
+    def features(self) -> str:
+        """Expression of the features."""
+        return self.input.value("s")
 
 
 class PostgreSQLPacking:
@@ -125,7 +126,7 @@ class PostgreSQLPacking:
 
     @property
     def spread(self) -> GreenplumPacking | None:
-        """These statements where rows are spread over segments; None elsewhere."""
+        """These statements where rows are spread over segments, None elsewhere."""
         return None
 
     def stage(
@@ -173,7 +174,7 @@ class PostgreSQLPacking:
 
     def shapes(self, scan: SourceScan) -> str:
         """The shapes of the first rows that have one: features, target (NULL without arrays)."""
-        parts = [scan.image.shape_sql if scan.image else _first_shape(scan, scan.features)]
+        parts = [scan.input.known_shape or _first_shape(scan, scan.features)]
         parts.append("NULL" if scan.class_type else _first_shape(scan, scan.target))
         return "SELECT " + ", ".join(parts)
 
@@ -213,7 +214,7 @@ class PostgreSQLPacking:
             f"WHERE {scan.kept} AND COALESCE({scan.target}, -1) < 0)"
         )
 
-    def damaged(self, table: QualifiedName, data: str, image: ImageEncoding) -> str:
+    def damaged(self, table: QualifiedName, damage: str) -> str:
         """The rows of some blocks whose images cannot be read.
 
         Parameters: the first tid, the one after the last. Columns: the addresses of all of them as
@@ -222,7 +223,7 @@ class PostgreSQLPacking:
         return f"""
         SELECT pg_catalog.string_agg(pg_catalog.tidsend(f.ctid), ''::bytea ORDER BY f.ctid),
                (pg_catalog.array_agg(f.fault ORDER BY f.ctid))[1:{FAULTS_SHOWN}]
-          FROM (SELECT s.ctid, {image.fault(data)} AS fault
+          FROM (SELECT s.ctid, {damage} AS fault
                   FROM ONLY {table.sql} s
                  WHERE s.ctid >= %s::tid AND s.ctid < %s::tid OFFSET 0) f
          WHERE f.fault IS NOT NULL
@@ -246,7 +247,7 @@ class PostgreSQLPacking:
         )
         weights = "NULL::bytea"
         if scan.weight is not None:
-            weights = concatenated(sent(f"ARRAY[{scan.weight}]"))
+            weights = concatenated(sent_array(f"ARRAY[{scan.weight}]"))
             column = f"cerebro._pack_arrays(r.w, r.keys, p.positions, ARRAY[1], 1.0, {w.arguments})"
             packed = f"cerebro._pack_weights({packed}, {column}, r.n)"
         names = ", ".join(quote(name + part) for name in columns for part in ("", "_shape"))
@@ -260,7 +261,7 @@ class PostgreSQLPacking:
           FROM (SELECT pg_catalog.count(*)::integer AS n,
                        {concatenated("pg_catalog.tidsend(s.ctid)")} AS keys,
                        {concatenated(scan.sent)} AS x,
-                       {concatenated(label(scan.target) if labels else sent(scan.target))} AS y,
+                       {concatenated(label(scan.target) if labels else sent_array(scan.target))} AS y,
                        {weights} AS w{packing_extras.gathered(scan.extras)}
                   FROM ONLY {scan.table.sql} s {classes_join(scan) if labels else ""}
                        {packing_extras.joins(scan.extras)}
@@ -269,7 +270,7 @@ class PostgreSQLPacking:
         """
 
     def named_row(self, number: int, table: QualifiedName, address: str | None) -> str:
-        """Words that lead a user to a row of ``culprit``; a copy's address tells nothing."""
+        """Words that lead a user to a row of ``culprit``; the address in a copy would lead nowhere."""
         where = f"row {number} of the scan of {table}"
         return where if address is None else f"{where}, ctid {address}"
 
@@ -280,15 +281,13 @@ class PostgreSQLPacking:
         then for features and target each: fault (null, shape, value), and shape; the target; a
         weight that cannot be one.
         """
-        features, x_shape = fault("r.x", shape, "%s"), dimensions("r.x")
-        if scan.image is not None:
-            features, x_shape = scan.image.fault("r.x", "%s"), "NULL::integer[]"
+        features, x_shape = scan.input.fault("r.x", shape, "%s"), scan.input.shape_of("r.x")
         found = ["f.y_fault IS NOT NULL", "f.w_fault IS NOT NULL"]
         if scan.left_out is None:
             found.append("f.x_fault IS NOT NULL")
         kept = "true" if scan.left_out is None else "f.x_fault IS NULL"
         if scan.class_type is None:
-            target = fault("r.y", target_shape, "1.0")
+            target = array_fault("r.y", target_shape, "1.0")
         else:
             target = (
                 f"CASE WHEN NOT EXISTS (SELECT 1 FROM unnest(%s::{scan.class_type}[]) "
@@ -299,7 +298,7 @@ class PostgreSQLPacking:
             f"CASE WHEN r.w >= 0 AND r.w < {FLOAT32_LIMIT} THEN NULL "
             "ELSE COALESCE(r.w::text, 'NULL') END"
         )
-        target_dims = "NULL" if scan.class_type else dimensions("r.y")
+        target_dims = "NULL" if scan.class_type else array_shape("r.y")
         return f"""
         SELECT f.n, f.address, f.x_fault, f.x_shape, f.y_fault, f.y_shape, f.y_text, f.w_fault FROM (
             SELECT r.n, r.address, {features} AS x_fault, {x_shape} AS x_shape,
@@ -348,12 +347,6 @@ def concatenated(expression: str) -> str:
     return f"pg_catalog.string_agg({expression}, ''::bytea)"
 
 
-def sent(expression: str) -> str:
-    """An array in its binary form."""
-    # A NULL must not be skipped in silence: the empty bytes are found by their length.
-    return f"COALESCE(pg_catalog.array_send({expression}), ''::bytea)"
-
-
 def one_hot_place(array: str, places: int) -> str:
     """The place of the 1 in a one-hot array, from 0; -1 of another array, NULL of NULL.
 
@@ -387,28 +380,6 @@ def classes_join(scan: SourceScan) -> str:
 
 def _first_shape(scan: SourceScan, expression: str) -> str:
     return (
-        f"(SELECT {dimensions(expression)} FROM ONLY {scan.table.sql} s "
+        f"(SELECT {array_shape(expression)} FROM ONLY {scan.table.sql} s "
         f"WHERE pg_catalog.array_ndims({expression}) IS NOT NULL AND {scan.kept} LIMIT 1)"
-    )
-
-
-def dimensions(expression: str) -> str:
-    return (
-        f"(SELECT pg_catalog.array_agg(pg_catalog.array_length({expression}, d) ORDER BY d) "
-        f"FROM pg_catalog.generate_series(1, pg_catalog.array_ndims({expression})) d)"
-    )
-
-
-def fault(array: str, shape: Sequence[int], divisor: str) -> str:
-    differs = [f"pg_catalog.array_ndims({array}) IS DISTINCT FROM {len(shape)}"]
-    differs += [
-        f"pg_catalog.array_length({array}, {axis}) IS DISTINCT FROM {int(size)}"
-        for axis, size in enumerate(shape, 1)
-    ]
-    return (
-        f"CASE WHEN {array} IS NULL THEN 'null' WHEN {' OR '.join(differs)} THEN 'shape' "
-        f"WHEN EXISTS (SELECT 1 FROM unnest({array}) AS e(v) WHERE e.v IS NULL) "
-        f"THEN 'element' WHEN EXISTS (SELECT 1 FROM unnest({array}) AS e(v) "
-        f"WHERE NOT pg_catalog.abs(e.v::double precision / {divisor}) < {FLOAT32_LIMIT}) "
-        "THEN 'value' END"
     )

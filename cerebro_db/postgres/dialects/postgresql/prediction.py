@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cerebro_db.columns.images import ImageEncoding
-from cerebro_db.postgres.dialects.postgresql.packing import dimensions, fault, sent
+from cerebro_db.columns.inputs import Input, sent_array
 from cerebro_db.postgres.dialects.postgresql.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.dialects.postgresql.prediction_answers import (
     Answer,
@@ -47,10 +46,8 @@ class RowSource:
         table: any table or view.
         ids: name and type of each column that names a row.
         keys: expressions over the alias ``t`` of these columns, or of their text.
-        features: expression over ``t`` of an array type, or of images.
+        inputs: what is read of each row.
         addressed: whether the rows have addresses that may be read.
-        image: what images are read as; None for arrays.
-        more: expressions of further inputs, arrays.
         comparable: whether all keys can be compared as they are.
         ignores: whether rows of images that cannot be read are left out.
         seen, some: what stands behind FROM to read all rows, or one, as the caller's session sees them;
@@ -60,10 +57,8 @@ class RowSource:
     table: QualifiedName
     ids: tuple[tuple[str, str], ...]
     keys: tuple[str, ...]
-    features: str
+    inputs: tuple[Input, ...]
     addressed: bool
-    image: ImageEncoding | None = None
-    more: tuple[str, ...] = ()
     comparable: bool = True
     ignores: bool = False
     seen: str = ""
@@ -71,18 +66,28 @@ class RowSource:
 
     @property
     def rows(self) -> str:
-        """What is read, with the alias ``t``."""
+        """FROM item of the rows, with the alias ``t``."""
         return self.seen or f"{self.table.sql} t"
 
     @property
     def any_row(self) -> str:
-        """The same, of which one row is enough."""
+        """FROM item of any of these rows, with the alias ``t``."""
         return self.some or self.rows
 
     @property
     def fault(self) -> str:
         """Fault of an image, or NULL: expression over ``t``."""
-        return "NULL::text" if self.image is None else self.image.fault(self.features)
+        return self.inputs[0].damage(self.features)
+
+    @property
+    def features(self) -> str:
+        """The first input: expression over ``t``."""
+        return self.inputs[0].value("t")
+
+    @property
+    def more(self) -> tuple[str, ...]:
+        """The other inputs: expressions over ``t``."""
+        return tuple(one.value("t") for one in self.inputs[1:])
 
     def read(self, piece: Piece) -> Statement:
         """The rows of a piece with what is wrong with them, from which ``batches`` then takes them."""
@@ -128,7 +133,7 @@ class RowSource:
         # All rows of the first input, then all of the next one.
         listed = "".join(f", {one} AS x{place}" for place, one in enumerate(self.more))
         joined = "".join(
-            f" || pg_catalog.string_agg({sent(f's.x{place}')}, ''::bytea)"
+            f" || pg_catalog.string_agg({sent_array(f's.x{place}')}, ''::bytea)"
             for place in range(len(self.more))
         )
         ends = [] if piece is None else [f"({block},0)" for block in piece]
@@ -160,7 +165,7 @@ class RowSource:
 
     def sent(self, features: str) -> str:
         """The bytes of features, as a worker reads them."""
-        return self.image.sent(features) if self.image else sent(features)
+        return self.inputs[0].sent(features)
 
 
 @dataclass(frozen=True)
@@ -177,12 +182,12 @@ class PackedSource:
 
     @property
     def any_row(self) -> str:
-        """What is read to find a row, with the alias ``t``."""
+        """FROM item of any of the rows, with the alias ``t``."""
         return f"{self.table.sql} t"
 
     @property
     def row_bytes(self) -> int:
-        """Of one row of all inputs."""
+        """Bytes of a row of all inputs."""
         return sum(size for _, size in self.columns)
 
     @property
@@ -269,7 +274,7 @@ class PostgreSQLPrediction:
 
     @property
     def spread(self) -> GreenplumPrediction | None:
-        """These statements where rows are spread over segments; None elsewhere."""
+        """These statements where rows are spread over segments, None elsewhere."""
         return None
 
     def create(self, table: QualifiedName, source: Source, columns: str, unfinished: bool) -> str:
@@ -309,7 +314,7 @@ class PostgreSQLPrediction:
         return _load("cerebro._extend_prediction(%s, %s", stored)
 
     def is_empty(self, source: Source) -> str:
-        """Statement that tells that there is no row at all."""
+        """Query of one boolean, true where the source has no rows."""
         return f"SELECT NOT EXISTS (SELECT 1 FROM {source.any_row})"
 
     def repeated(self, source: RowSource) -> str:
@@ -366,7 +371,7 @@ class PostgreSQLPrediction:
         batch_rows: int,
         piece: Piece,
     ) -> Statement:
-        """Predict the rows of a piece and insert what is asked of each.
+        """Statement that predicts the rows of a piece and inserts the answers of each.
 
         Where rows are left out: how many, the first ids, and what is wrong with these.
         """
@@ -374,7 +379,7 @@ class PostgreSQLPrediction:
         if not (isinstance(source, RowSource) and source.ignores):
             return statement
         rows, ends = source.read(piece)
-        sql = f"WITH {READ} AS ({rows}), inserted AS ({statement[0]}) {told(READ)}"
+        sql = f"WITH {READ} AS ({rows}), inserted AS ({statement[0]}) {left_out_rows(READ)}"
         return sql, [*ends, *statement[1]]
 
     def _inserted(
@@ -459,16 +464,13 @@ class PostgreSQLPrediction:
         Parameters: divisor, for each input. Columns: number in the scan, id, place of the input,
         fault (null, shape, ...), shape.
         """
-        listed = (source.features, *source.more)
         parts = []
-        for place, (features, shape) in enumerate(zip(listed, shapes, strict=True)):
-            found, got = fault("r.x", shape, "%s"), dimensions("r.x")
-            if source.image is not None:
-                found, got = source.image.fault("r.x", "%s"), "NULL::integer[]"
+        for place, (one, shape) in enumerate(zip(source.inputs, shapes, strict=True)):
+            found, got = one.fault("r.x", shape, "%s"), one.shape_of("r.x")
             parts.append(
                 f"SELECT r.n, r.id::text AS id, {place} AS place, {found} AS fault, {got} AS shape "
                 f"FROM (SELECT {self.row_number} AS n, "
-                f"{source.id} AS id, {features} AS x FROM {source.rows}) r"
+                f"{source.id} AS id, {one.value('t')} AS x FROM {source.rows}) r"
             )
         faulty = "f.fault IS NULL AND" if source.ignores else "f.fault IS NOT NULL OR"
         return f"""
@@ -477,8 +479,8 @@ class PostgreSQLPrediction:
         """
 
 
-def told(relation: str, order: str = "") -> str:
-    """Of rows that are left out: how many, the first ids, and what is wrong with these."""
+def left_out_rows(relation: str, order: str = "") -> str:
+    """Query of the rows that are left out: their count, the first ids, and the faults of these."""
     return (
         f"SELECT pg_catalog.count(*), (pg_catalog.array_agg(t.id{order}))[1:{FAULTS_SHOWN}], "
         f"(pg_catalog.array_agg(t.fault{order}))[1:{FAULTS_SHOWN}] "

@@ -34,7 +34,7 @@ class Classes:
 
     @property
     def numbers(self) -> int:
-        """Count of the numbers that a worker tells of a row."""
+        """Count of the numbers that a worker returns for a row."""
         return self.ranks
 
     @property
@@ -57,12 +57,12 @@ class Values:
 
     @property
     def columns(self) -> str:
-        """Of the output, behind the id and the name of the target."""
+        """Columns of the output table, behind the id and the name of the target."""
         return ARRAY_COLUMNS if self.shape else VALUE_COLUMNS
 
     @property
     def numbers(self) -> int:
-        """Count of the numbers that a worker tells of a row."""
+        """Count of the numbers that a worker returns for a row."""
         return math.prod(self.shape)
 
     ranks = 0
@@ -81,7 +81,7 @@ class Several:
 
     @property
     def columns(self) -> str:
-        """Of the output table, behind the id and the name of the target."""
+        """Columns of the output table, behind the id and the name of the target."""
         classes = [CLASS_COLUMNS] if self.has_classes else []
         return ", ".join([*classes, *self.estimates])
 
@@ -106,7 +106,7 @@ class Several:
 
     @property
     def numbers(self) -> int:
-        """Count of the numbers that a worker tells of a row."""
+        """Count of the numbers that a worker returns for a row."""
         return sum(answer.numbers for answer in self.answers)
 
     def rows(self, of_row: str = "i.place") -> Statement:

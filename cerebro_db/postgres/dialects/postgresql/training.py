@@ -386,7 +386,7 @@ class PostgreSQLTraining:
         return row, [order.task, *parameters]
 
     def _key(self, order: HopOrder, alias: str) -> str:
-        """Columns of a row that tell its segment."""
+        """Columns of a row by which its segment is found."""
         return ""
 
     def _state_is_here(self, packed: PackedTable, order: HopOrder) -> str:
@@ -471,7 +471,7 @@ def columns_of(packed: PackedTable) -> dict[str, str]:
 
 
 def columns_of_names(inputs: Sequence[str], targets: Sequence[str]) -> dict[str, str]:
-    """The same from the names of inputs and targets."""
+    """Quoted columns of inputs and targets with these names, to be written behind an alias ``p``."""
     return {
         "x": _joined(inputs),
         "x_shape": _joined([f"{name}_shape" for name in inputs]),
