@@ -92,7 +92,7 @@ def is_within_query() -> bool:
 
 
 def owner() -> List[Any]:
-    """Whose processes this one may use: server, database and the role whose rights count now."""
+    """Server, database and role whose processes this one may use."""
     get_user = program().GetUserId
     get_user.restype = ctypes.c_uint32
     database = ctypes.c_uint32.in_dll(program(), "MyDatabaseId").value
@@ -107,7 +107,7 @@ def statement_began() -> int:
 
 
 def own_facts() -> Any:
-    """Version, search_path, port, database, role and socket folders; None where SQL is asked."""
+    """Version, search_path, port, database, role and socket folders; None on servers that are asked by SQL."""
     # Unlike CDLL this one keeps the interpreter's lock.
     server = ctypes.PyDLL(None)
     if not raises_interrupts() or server.GetDatabaseEncoding() != _UTF8:
@@ -155,7 +155,7 @@ class _Setting(ctypes.Structure):
 
     @property
     def is_untouched(self) -> bool:
-        """True of a setting of a library that nobody has set: all sessions have the same value."""
+        """True if nobody has set this setting of a library: all sessions have the same value."""
         return bool(self.source == _DEFAULT and self.description != _PLACEHOLDER)
 
 
@@ -205,14 +205,14 @@ def _decoded(text: bytes) -> str:
 
 
 class ClientGone(Exception):
-    """Nobody is at the other end of this process's connection any more."""
+    """The client of this server process has closed its connection."""
 
 
 _postmaster = os.getppid()
 
 
 def listen(plpy: Any) -> None:
-    """Let the server act on a cancel request, a timeout, its own end; nobody works for a lost client.
+    """Let the server act on a cancel request, a timeout or its own end.
 
     Raises:
         ClientGone: the client is gone, or the first process of the server. No new one starts while
@@ -242,7 +242,7 @@ def _client_is_gone() -> bool:
 
 
 class deferred:
-    """Interrupts come only when they are asked for, where the server raises them in Python by itself.
+    """Interrupts are raised only where they are looked for, on servers that raise them in Python by themselves.
 
     A timeout is two signals there, and each becomes a KeyboardInterrupt, in whatever Python is at: the
     second one in the middle of what has to be done after the first. So a call takes the server's
@@ -321,7 +321,7 @@ def _raise_pending() -> None:
 
 
 def cancel_is_told() -> None:
-    """An error of ours tells of the cancel: the server would raise its own in the place of that."""
+    """Forget a cancel request that an error of ours reports, so that the server does not raise its own."""
     if raises_interrupts() and not is_ending():
         _flag("QueryCancelPending").value = False
         timed_out(forget=True)
@@ -335,7 +335,7 @@ def timed_out(forget: bool = False) -> bool:
 
 
 def is_ending() -> bool:
-    """True if the server has told this process to end, not only its statement."""
+    """True if the server has requested the end of this process, not only of its statement."""
     return hasattr(program(), "ProcDiePending") and _flag("ProcDiePending").value
 
 

@@ -360,7 +360,7 @@ class _Interrupts(object):
         self._send()
 
     def came(self, error: BaseException) -> None:
-        """An interrupt has come, of which the driver is told unless it knows of one already."""
+        """Handle an interrupt: the driver is notified, unless it knows of one already."""
         if self._first is None:
             self._begin(self._services.told(error))
             self._send()

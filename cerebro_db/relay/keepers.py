@@ -40,7 +40,7 @@ class CannotStart(Exception):
 
 
 class Installation:
-    """Facts about the package that an installation has told the server.
+    """Paths and version of the package, as its installation has written them into the bodies of functions.
 
     Args:
         interpreter: program of the virtual environment's Python.
@@ -157,7 +157,7 @@ def connected(installation: Installation, kind: str, hello: Dict[str, Any], list
 
 
 def postmortem(installation: Installation, kind: str, pid: int, listen: Any) -> Any:
-    """End of a process, as its keeper tells; None where nobody knows."""
+    """How a process ended, as its keeper knows; None where nobody knows."""
     try:
         return _answer_of_keeper(installation, kind, {"postmortem": pid}, listen)
     except (CannotStart, Closed):
@@ -211,7 +211,7 @@ def _environment() -> Dict[str, str]:
 
 
 def _check_folder(folder: str, path: str) -> None:
-    """Make the folder, or make sure that nobody else can put anything there."""
+    """Make the folder of sockets, or check that nobody else can put anything there."""
     if len(os.fsencode(path)) > PATH_LIMIT:
         raise CannotStart(
             f"{path}: got a name of {len(os.fsencode(path))} bytes for a socket; allowed: up to {PATH_LIMIT}",

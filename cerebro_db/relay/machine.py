@@ -23,7 +23,7 @@ def cores() -> int:
 
 
 def keep_freed_memory() -> None:
-    """Have this process keep memory that it has freed, to use it again.
+    """Have the allocator keep freed memory for later use.
 
     Buffers of a packed table are megabytes each. By default each of them is mapped anew, and its pages are
     cleared anew, which takes as long as copying it. Other C libraries than GNU's are left as they are.

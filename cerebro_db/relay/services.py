@@ -1,4 +1,4 @@
-"""The server's interface, lent to processes beside it while one of their calls is under way."""
+"""Services of the server process for a driver or trainer while one of its calls is under way: statements, subtransactions, notices."""
 
 from typing import Any, Dict, List
 
@@ -69,7 +69,7 @@ class Services:
             return {"failed": failed}
 
     def told(self, error: BaseException) -> Dict[str, Any]:
-        """An error of the server for a message, with a number by which it can be raised again."""
+        """Describe an error of the server for a message, with a number by which it can be raised here."""
         self.errors.append(error)
         return dict(described(error), number=len(self.errors) - 1)
 

@@ -128,7 +128,7 @@ def caller_session(
 
 @contextmanager
 def _changes_told(isolation: str) -> Iterator[None]:
-    """Tell of what others have committed after the snapshot of the caller's transaction.
+    """Report what others have committed after the snapshot of the caller's transaction.
 
     It hides their rows, such as the one of the last number that was given away.
 
@@ -149,7 +149,7 @@ def _changes_told(isolation: str) -> Iterator[None]:
 
 
 def search_path_of(facts: Any, *, in_callers: bool = False) -> SearchPath:
-    """Search path for names, as the caller's session tells."""
+    """The search path of the caller's session."""
     return SearchPath(tuple(facts["schemas"]), facts["first"], facts["temporary"], in_callers)
 
 

@@ -1,4 +1,4 @@
-"""Work that TensorFlow does in a trainer, with errors told by their cause."""
+"""Work that TensorFlow does in a trainer, with errors that name their cause."""
 
 from __future__ import annotations
 

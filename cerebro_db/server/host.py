@@ -47,7 +47,7 @@ _QUEUING = b" queuing"
 
 
 class Waiting:
-    """Looks every so often; what is told once is not told again before a session had its turn."""
+    """Looks at intervals whether sessions wait in a queue of the server; true once for each wait."""
 
     def __init__(self) -> None:
         self._next_look = 0.0
@@ -55,7 +55,7 @@ class Waiting:
         self._told = False
 
     def tells(self, sessions: Iterable[Session]) -> bool:
-        """Tell whether one of these has waited for so long that the caller is told."""
+        """True if a session has waited for so long that the caller is to be notified."""
         now = time.monotonic()
         if now < self._next_look:
             return False
@@ -114,7 +114,7 @@ class OwnLocks:
 
 @dataclass(frozen=True)
 class Host:
-    """One call of a function.
+    """Surroundings of one call of a function: its caller, its sessions, its server.
 
     Attributes:
         plpy: the server's interface, lent by the process whose call this is.
@@ -215,12 +215,12 @@ class Host:
         return caller_session(self.plpy, writes=True, tick=self.tick)
 
     def notice(self, message: str) -> None:
-        """Tell the caller how far the work is."""
+        """Send the caller a NOTICE."""
         self.plpy.notice(message)
 
 
 def _listen(plpy: Any, pool: SessionPool, dialect: PostgreSQL, waiting: Waiting) -> None:
-    """Look for what ends the call, again and again while sessions are waited for."""
+    """Look for a cancel request or a lost client while sessions work."""
     plpy.listen()
     if dialect.queues_statements and waiting.tells(pool.busy()):
         plpy.notice(_WAITING)
@@ -269,7 +269,7 @@ def reached_as(plpy: Any, role: str) -> tuple[str, PostgreSQL]:
 def _asking_pool(
     plpy: Any, gd: dict[str, Any], facts: dict[str, Any], dialect: PostgreSQL
 ) -> SessionPool:
-    """The pool where this session must not read tables itself: one that is connected is asked how
+    """The pool of sessions where this session must not read tables: one that is connected is asked how
     to connect. Only where nobody can connect without being told, this session has to look."""
     facts["worker_dsn"] = gd.get(_WORKER_DSN_KEY)
     pool = _pool(gd, _dsn(facts), dialect)

@@ -106,7 +106,7 @@ class _Lost(Exception):
 
 
 class JobDriver:
-    """One driver of one job.
+    """Driver of a job: makes its calls one after another, as the role that submitted it.
 
     Args:
         dsn: of the server, as the owner of the job.
@@ -341,7 +341,7 @@ class JobDriver:
         return self._session is not None and is_alive(self._session)
 
     def _has_again(self) -> bool:
-        """Take the job again after its session was lost; whether it is this driver's."""
+        """Take the job once more after its session was lost; true if it is this driver's."""
         self._let_go()
         began, pause = time.monotonic(), _FIRST_PAUSE
         self._pool.close()
@@ -397,7 +397,7 @@ class JobDriver:
 
 
 def _defect(error: Exception) -> str:
-    """One line for the log of the job; the traceback is for that of the keeper."""
+    """One line for the log of the job about a defect; the traceback goes to the log of the keeper."""
     number = secrets.token_hex(4)
     told = "".join(traceback.format_exception(error))
     sys.stderr.write(f"Cerebro-DB: unexpected error {number}: {told}")

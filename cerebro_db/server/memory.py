@@ -27,7 +27,7 @@ DEFAULT_SECONDS = float(Settings().idle_seconds)
 
 @dataclass
 class WorkerMemory:
-    """One worker's memory; what is under way is known by its token only.
+    """Memory of one worker: the aggregates under way, by token.
 
     Attributes:
         under_way: a hop, a scan or a prediction.
@@ -129,7 +129,7 @@ def remember(
 
 
 def know_functions(gd: dict[str, Any], functions: str | None) -> None:
-    """Take what is registered, as JSON; nothing for None. The catalog tells it a server process."""
+    """Remember the registered functions, as JSON; nothing for None."""
     found = json.loads(functions or "{}")
     changed = know({name: Function(*told) for name, told in found.items()})
     memory: WorkerMemory | None = gd.get(_KEY)
@@ -138,17 +138,17 @@ def know_functions(gd: dict[str, Any], functions: str | None) -> None:
 
 
 def know_network(gd: dict[str, Any], settings: str | None) -> None:
-    """Take what network a trainer has, as JSON of settings. The catalog tells it a server process."""
+    """Remember the network settings of a trainer, as JSON; nothing for None."""
     gd[_NETWORK] = settings
 
 
 def network_known(gd: dict[str, Any]) -> Settings:
-    """Settings of the network, as the catalog has told."""
+    """Network settings, as the catalog has them."""
     return Settings.of(json.loads(gd.get(_NETWORK) or "{}"))
 
 
 def peers_allowed(gd: dict[str, Any]) -> Settings:
-    """Settings by which trainers of other hosts are found, as the catalog has told.
+    """Settings by which trainers of other hosts are found, as the catalog has them.
 
     Raises:
         PeersApart: it allows none.
@@ -163,7 +163,7 @@ def peers_allowed(gd: dict[str, Any]) -> Settings:
 
 
 def open_listener(gd: dict[str, Any], memory: WorkerMemory, tick: Tick) -> Listener:
-    """Where trainers of other hosts come in.
+    """The listener for trainers of other hosts.
 
     Raises:
         PeersApart: the catalog allows none, or there is none on this host.

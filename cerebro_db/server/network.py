@@ -1,4 +1,4 @@
-"""No network for a process that computes, or TCP only: a filter of its system calls, which nothing in it can lift.
+"""Seccomp filter for processes that compute: no network, or TCP only.
 
 A namespace without a network would do the same, but needs user namespaces, which many containers and
 distributions refuse, and must be entered before it is known whether the process uses a GPU.

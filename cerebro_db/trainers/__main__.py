@@ -41,7 +41,7 @@ def _shorten(log: str) -> None:
 
 
 def _leave(lock: BinaryIO) -> None:
-    """Go on in a process that is nobody's child but of one that waits for it.
+    """Go on as the child of a process that only waits for its children.
 
     Orphans of the keeper come to that one, not to the first process of a container. That may be the
     server, which would take the violent end of any child for a crash of its own.

@@ -23,7 +23,7 @@ from cerebro_db.relay.machine import give_back_freed_memory, keep_freed_memory
 from cerebro_db.relay.wire import DRIVER, TRAINER, send
 from cerebro_db.server.host import close_sessions
 from cerebro_db.server.memory import idle_seconds, know_functions, know_network, release_memory
-from cerebro_db.trainers.lent import CallerGone, Link, Plpy, ServerError
+from cerebro_db.trainers.plpy import CallerGone, Link, Plpy, ServerError
 from cerebro_db.training.environment import lasting
 
 _MOST_TEXT, _MOST_MESSAGE = 1000, 4000
@@ -82,7 +82,7 @@ _PACKAGE = "cerebro_db.server"
 def serve(
     link: Link, session: dict[str, Any], gd: dict[str, Any], after: Callable[[], None]
 ) -> bool:
-    """Do what comes, until nobody is there any more.
+    """Answer calls until the connection ends.
 
     Args:
         link: to the server process.
@@ -225,7 +225,7 @@ def _worked(
 
 
 def _go_alone(control: socket.socket) -> None:
-    """Tell the keeper that this process lives on without its caller."""
+    """Notify the keeper that this process lives on without its caller."""
     _call_itself("driver job")
     control.sendall(json.dumps({"alone": True}).encode())
 

@@ -88,7 +88,7 @@ class Keeper:
         self._most_idle = cores()
 
     def run(self) -> None:
-        """Serve until nobody has needed anything for a while."""
+        """Serve until no process has been needed for a while."""
         wakeup, signalled = socket.socketpair()
         for end in (wakeup, signalled):
             end.setblocking(False)
@@ -141,7 +141,7 @@ class Keeper:
         self._hand_over(child, caller, hello["session"])
 
     def _idle_child(self, owner: tuple[Any, ...], like: Any) -> Child | None:
-        """One of the same owner that fits; best one that is set up as wanted already."""
+        """An idle process of the same owner that fits, preferably one that is set up as wanted."""
         found = [
             child
             for child in self._children.values()
@@ -292,7 +292,7 @@ def _cannot_fork(kind: str, error: OSError) -> dict[str, str]:
 
 
 def keep(kind: str, name: str, lock: BinaryIO) -> None:
-    """Listen on the socket of that name, in this process's folder, until nobody needs anything.
+    """Listen on the socket of that name, in this process's folder, until no process is needed any more.
 
     Args:
         kind: of the processes to start.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -28,6 +29,7 @@ from tests.fitting.direct import calm as calm
 from tests.fitting.direct import keepers as keepers
 from tests.fitting.direct import worker as worker
 from tests.fitting.test_progress import Background
+from tests.fitting.test_resume import other as other
 from tests.fitting.test_resume import results
 
 
@@ -175,3 +177,39 @@ def test_bad_options_are_reported_in_two_lines(bench: Any, worker: Callable[...,
     assert (code, errors.splitlines()) == (1, ["cerebro: --threads: got 0; allowed: from 1"])
     code, _, errors = worker(1, dsn="host=/nowhere dbname=nothing").ended()
     assert (code, errors.splitlines()[1][:12]) == (1, "HINT: --dsn ")
+
+
+BLOCKED = "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'ALTER TABLE packed%' AND wait_event_type = 'Lock'"
+
+
+def test_a_table_that_took_the_name_in_mid_run_is_read_by_no_worker(
+    bench: Any,
+    calm: list[Any],
+    gate: Gate,
+    worker: Callable[..., Worker],
+    other: Callable[[str], None],
+    connect: Callable[[str], Any],
+) -> None:
+    run_id, looking = paused(bench, "swapped_out"), connect(bench.dsn)
+    # Of two workers the direct one reads its rows anew for each hop.
+    worker(run_id, "--cache-mb", "0")
+    until(lambda: status(bench, run_id) == ["joining"])
+    with gate:
+        caller = Background(bench.dsn, "SELECT cerebro_resume(%s)", (run_id,))
+        until(lambda: ordered(bench, run_id))
+        # Hops at the gate hold the table: the swap has its turn after them, before all others.
+        swap = threading.Thread(target=other, args=("packed",))
+        swap.start()
+        until(lambda: looking.value(BLOCKED))
+    swap.join()
+    caller.join()
+    assert "packed: got another table; allowed: the table that was read" in str(caller.error)
+    shown = "SELECT status FROM cerebro.runs WHERE run_id = %s"
+    assert bench.value(shown, (run_id,)) == "failed"
+    other("packed")
+    worker(run_id)
+    until(lambda: "joining" in status(bench, run_id))
+    bench.run("SELECT cerebro_resume(%s)", (run_id,))
+    assert sum(hops_of(bench, run_id)) > 0
+    assert results(bench, "swapped_out", run_id) == calm
+    bench.run("SELECT cerebro_drop_run(%s)", (run_id,))

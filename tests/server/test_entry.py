@@ -13,7 +13,7 @@ from cerebro_db.errors import CerebroError, InvalidArgument, RunFailed
 from cerebro_db.requests.fitting import PauseRequest
 from cerebro_db.server.entry import entry_of, hinted
 from cerebro_db.trainers.child import described
-from cerebro_db.trainers.lent import ServerError
+from cerebro_db.trainers.plpy import ServerError
 
 
 @hinted("cerebro_pause")

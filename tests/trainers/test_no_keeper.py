@@ -49,7 +49,7 @@ def call(sql: Any) -> Any:
     """Calls a function with another installation; the error that comes of it."""
 
     def call(**told: str) -> psycopg2.Error:
-        sql.run(VERSION + Script(**told).udf("cerebro_version"))
+        sql.run(Script(**told).function("cerebro_version"))
         with pytest.raises(psycopg2.Error) as failure:
             sql.run("SELECT cerebro_version()")
         return failure.value
@@ -103,7 +103,7 @@ def test_folder_with_too_long_a_name(call: Any) -> None:
 def test_socket_that_someone_else_has_taken(
     call: Any, sql: Any, directory: Path, user: int
 ) -> None:
-    sql.run(VERSION + Script(keeper_directory=str(directory)).udf("cerebro_version"))
+    sql.run(Script(keeper_directory=str(directory)).function("cerebro_version"))
     sql.value("SELECT cerebro_version()")
     for pid in _keepers(directory):
         os.kill(pid, signal.SIGKILL)
@@ -122,7 +122,7 @@ def test_socket_that_someone_else_has_taken(
 def test_package_that_is_gone(call: Any, sql: Any, own_folder: Path) -> None:
     package = own_folder / "moved"
     subprocess.run(["cp", "-r", Script().package, str(package)], check=True)
-    sql.run(VERSION + Script(package=str(package)).udf("cerebro_version"))
+    sql.run(Script(package=str(package)).function("cerebro_version"))
     sql.value("SELECT cerebro_version()")
     package.rename(own_folder / "elsewhere")
     with pytest.raises(psycopg2.Error) as failure:
@@ -134,7 +134,7 @@ def test_interpreter_that_was_moved(call: Any, sql: Any, own_folder: Path) -> No
     python = own_folder / "moved_python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    sql.run(VERSION + Script(python=str(python)).udf("cerebro_version"))
+    sql.run(Script(python=str(python)).function("cerebro_version"))
     sql.value("SELECT cerebro_version()")
     python.unlink()
     found = call(python=str(python))
@@ -144,7 +144,7 @@ def test_interpreter_that_was_moved(call: Any, sql: Any, own_folder: Path) -> No
 def test_package_that_may_not_be_read(call: Any, sql: Any, own_folder: Path) -> None:
     package = own_folder / "secret"
     subprocess.run(["cp", "-r", Script().package, str(package)], check=True)
-    sql.run(VERSION + Script(package=str(package)).udf("cerebro_version"))
+    sql.run(Script(package=str(package)).function("cerebro_version"))
     sql.value("SELECT cerebro_version()")
     package.chmod(0o700 if os.geteuid() == 0 else 0)  # the server is never root
     with pytest.raises(psycopg2.Error) as failure:
@@ -156,7 +156,7 @@ def test_package_that_may_not_be_read(call: Any, sql: Any, own_folder: Path) -> 
 def test_something_else_in_the_place_of_a_socket(
     call: Any, sql: Any, directory: Path, user: int
 ) -> None:
-    sql.run(VERSION + Script(keeper_directory=str(directory)).udf("cerebro_version"))
+    sql.run(Script(keeper_directory=str(directory)).function("cerebro_version"))
     sql.value("SELECT cerebro_version()")
     (keeper,) = _keepers(directory)
     os.kill(keeper, signal.SIGKILL)
@@ -205,7 +205,7 @@ def test_disk_without_room_for_logs(
     check(found, "exit code 3: it has told nothing", "nothing can be written into ")
     check(found, "exit code 3: it has told nothing", "make room on its disk")
     # A keeper that has nothing to tell needs none.
-    sql.run(VERSION + Script(keeper_directory=str(folder)).udf("cerebro_version"))
+    sql.run(Script(keeper_directory=str(folder)).function("cerebro_version"))
     assert sql.value("SELECT cerebro_version()") == cerebro_db.__version__
 
 
@@ -240,7 +240,7 @@ def test_interpreter_that_cannot_run(call: Any, own_folder: Path) -> None:
 
 @TWO_USERS
 def test_fork_that_fails(sql: Any, directory: Path, user: int, cluster: Cluster) -> None:
-    sql.run(VERSION + Script(keeper_directory=str(directory)).udf("cerebro_version"))
+    sql.run(Script(keeper_directory=str(directory)).function("cerebro_version"))
     sql.value("SELECT cerebro_version()")
     (keeper,) = _keepers(directory)
     try:
@@ -259,7 +259,7 @@ def test_fork_that_fails(sql: Any, directory: Path, user: int, cluster: Cluster)
 
 @TWO_USERS
 def test_no_process_for_a_keeper(sql: Any, directory: Path, user: int, cluster: Cluster) -> None:
-    sql.run(VERSION + Script(keeper_directory=str(directory)).udf("cerebro_version"))
+    sql.run(Script(keeper_directory=str(directory)).function("cerebro_version"))
     backend = sql.value("SELECT pg_backend_pid()")
     limit = ["prlimit", "--pid", str(backend), "--nproc=1:1"]
     subprocess.run(limit, check=True, user=user, group=cluster.account.gid)
@@ -273,7 +273,7 @@ def test_no_process_for_a_keeper(sql: Any, directory: Path, user: int, cluster: 
 def test_a_normal_user_is_informed_in_psql(
     sql: Any, database: str, cluster: Cluster, directory: Path, user: int
 ) -> None:
-    sql.run(VERSION + Script(keeper_directory="/nowhere").udf("cerebro_version"))
+    sql.run(Script(keeper_directory="/nowhere").function("cerebro_version"))
     sql.run("CREATE ROLE plain LOGIN IN ROLE cerebro_user")
     try:
         dsn = database.replace("user=postgres", "user=plain")

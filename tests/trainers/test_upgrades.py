@@ -79,7 +79,7 @@ def test_two_databases_with_different_versions(
         empty_database,
         Script(environment.python, str(environment.package), str(directory)),
     )
-    sql.run(VERSION + ours.udf("cerebro_version"))
+    sql.run(ours.function("cerebro_version"))
     environment.upgrade("0.0.9")
     body = other.value("SELECT prosrc FROM pg_proc WHERE proname = 'cerebro_version'")
     other.run(VERSION + f"$x${body.replace(cerebro_db.__version__, '0.0.9')}$x$")

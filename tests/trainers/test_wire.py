@@ -12,7 +12,7 @@ import pytest
 
 from cerebro_db.relay.connection import Connection
 from cerebro_db.relay.wire import Closed, encoded, received
-from cerebro_db.trainers.lent import CallerGone, Link
+from cerebro_db.trainers.plpy import CallerGone, Link
 
 
 def _round(message: Any) -> Any:

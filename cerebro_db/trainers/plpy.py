@@ -1,4 +1,4 @@
-"""The server's interface for PL/Python, lent by the server process whose call is under way."""
+"""The module plpy for functions that run beside the server: each of its calls is a message to the server process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_BYTES = 64 * 2**20
 
 
 class CallerGone(BaseException):
-    """Nobody waits for this work any more. No ``Exception``, which much would catch."""
+    """The server process of this call has gone. No ``Exception``, which much would catch."""
 
 
 class Link:
@@ -76,7 +76,7 @@ class Link:
             raise self._gone() from None
 
     def cancelled(self) -> dict[str, Any] | None:
-        """The caller's request to end the call; it is told once.
+        """The caller's request to end the call; returned once.
 
         Raises:
             CallerGone: nobody waits for it.
@@ -208,7 +208,7 @@ class Plpy:
         return Plan(query, tuple(types))
 
     def notice(self, text: str) -> None:
-        """Tell the caller something."""
+        """Send the caller a NOTICE."""
         self._link.send({"notice": text})
 
     def go_on_by(self, name: str, *arguments: Any) -> None:
@@ -221,7 +221,7 @@ class Plpy:
         self._link.send({"again": [name, arguments]})
 
     def go_alone(self, result: Any) -> None:
-        """Return a result to the caller, and go on without its session: nothing of it is lent any more."""
+        """Return a result to the caller, and go on without its session."""
         self._link.leave({"result": result})
 
     @contextmanager
@@ -244,7 +244,7 @@ class Plpy:
         return f"'{quoted}'"
 
     def facts(self) -> dict[str, str] | None:
-        """Facts of the session where it must not be asked by SQL; None elsewhere."""
+        """Facts of the session, read from the server process, where it must not be asked by SQL; None elsewhere."""
         found: dict[str, str] | None = self._asked({"facts": True})["facts"]
         return found
 
