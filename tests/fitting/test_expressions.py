@@ -96,8 +96,8 @@ def test_an_object_table_of_madlib_trains_as_the_registered_names_do(
     assert bench.value("SELECT object_table FROM searched_summary") == "public.objects"
     assert bench.value("SELECT object_table FROM best_of_them_summary") == "public.objects"
     bench.run("DROP TABLE objects")  # what is stored needs it no more
-    bench.run("SELECT cerebro_fit_multiple('packed', 'again', 'best_of_them', 1)")
-    assert bench.value("SELECT object_table FROM again_summary") is None
+    bench.run("SELECT cerebro_fit_multiple('packed', 'by_stored_names', 'best_of_them', 1)")
+    assert bench.value("SELECT object_table FROM by_stored_names_summary") is None
 
 
 def test_an_activation_is_a_part_of_the_model(bench: Any, registered: None) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.packing.segments import Chosen, of_dbids, on_hosts
-from cerebro_db.postgres.dialects.postgresql.hosts import GreenplumHosts, PostgreSQLHosts, Server
+from cerebro_db.postgres.dialects.greenplum6.hosts import GreenplumHosts
+from cerebro_db.postgres.dialects.postgresql.hosts import PostgreSQLHosts, Server
 from cerebro_db.postgres.gpus import (
     check_gpus,
     checked_source,

@@ -15,6 +15,8 @@ from cerebro_db.postgres.dialects.choice import dialect_of
 from cerebro_db.postgres.direct_board import DirectBoard, DirectRow, revoke
 from cerebro_db.postgres.direct_session import DirectSession
 from cerebro_db.postgres.sessions import Session
+from cerebro_db.protocol import HandedBack
+from cerebro_db.wire import encode
 from tests.security.conftest import (
     ADAM,
     NET,
@@ -641,18 +643,20 @@ def test_an_owner_joins_and_answers(
         worker.act_as(run.owner)
         worker_id = worker.join(stopped, "somewhere")
         board = DirectBoard(driver, stopped, dialect.held_locks)
-        assert board.workers() == [DirectRow(worker_id, "somewhere", False, False, True)]
+        ((pid,),) = worker.run("SELECT pg_catalog.pg_backend_pid()")
+        assert board.workers() == [DirectRow(worker_id, "somewhere", False, False, True, pid)]
         board.admit(worker_id, 1, "{}")
         worker.wait(30)
         worker.is_ready("{}")
-        assert board.workers() == [DirectRow(worker_id, "somewhere", True, True, True)]
+        assert board.workers() == [DirectRow(worker_id, "somewhere", True, True, True, pid)]
         given = [board.give(worker_id, "{}") for _ in range(2)]
         order = worker.order()
         assert order is not None
-        worker.hand_back(order, '"done"')
+        answer = HandedBack(error="why", hint=None, is_of_the_model=False)
+        worker.hand_back(order, answer)
         first = next(one for one in given if one.order_id == order.order_id)
         assert not board.take_back(first)
-        assert board.answers() == {order.order_id: '"done"'}
+        assert board.answers() == {order.order_id: encode(answer)}
         left = worker.order()
         assert left is not None
         assert left.order_id != order.order_id
