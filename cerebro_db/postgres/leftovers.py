@@ -1,8 +1,4 @@
-"""Tables of calls that were killed: begun and not finished, or made for a call's own sessions.
-
-A call that makes tables which must not outlive it holds an advisory lock of their name. The next call of the same role
-takes the lock of each that it finds, and drops those whose lock it gets.
-"""
+"""Tables that go with the call that made them: unfinished ones that a killed call has left, and scratch tables."""
 
 from __future__ import annotations
 
@@ -126,7 +122,8 @@ def is_in_use(session: Session, table: str) -> bool:
     """
     if not table.startswith(PREFIX):
         return False
-    return not session.run(_TRY_LOCK, (lock_key(_base(table).text),))[0][0]
+    key = lock_key(_base(table).text)
+    return not session.run("SELECT pg_catalog.pg_try_advisory_xact_lock(%s)", (key,))[0][0]
 
 
 def _base(table: str) -> QualifiedName:
@@ -135,9 +132,12 @@ def _base(table: str) -> QualifiedName:
 
 def _drop_left(session: Session) -> None:
     for base in {_base(name) for (name,) in session.run(_LEFT)}:
-        with transaction(session):
-            if session.run(_TRY_LOCK, (lock_key(base.text),))[0][0]:
+        key = lock_key(base.text)
+        if session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,))[0][0]:
+            try:
                 _drop(session, base)
+            finally:
+                session.run_through("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
 
 
 def _drop(session: Session, base: QualifiedName) -> None:
