@@ -59,6 +59,7 @@ def test_workers_come_die_and_leave_and_nothing_else_changes(
         caller.join()
     shown = "SELECT status FROM cerebro.runs WHERE run_id = %s"
     until(lambda: bench.value(shown, (run_id,)) == "interrupted")
+    until(lambda: not gate.waiting())  # the worker is done with the hop that nobody wants any more
     with gate:
         caller = Background(bench.dsn, resume, (run_id,))
         until(lambda: ordered(bench, run_id))
