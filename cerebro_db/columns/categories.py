@@ -196,7 +196,7 @@ class Categorical(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
 
     # -- survey ------------------------------------------------------------------------------------
     def facts(self) -> list[str]:
-        """How many rows have a value."""
+        """Aggregates: the number of rows that have a value."""
         return [f"pg_catalog.count(CASE WHEN {self.is_present('s')} THEN 1 END)"]
 
     def measured(self, survey: Survey, known: int, facts: Sequence[Any]) -> Self:

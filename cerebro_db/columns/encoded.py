@@ -221,7 +221,7 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
     # -- for readers -------------------------------------------------------------------------------
     @property
     def meaning(self) -> object:
-        """What the features mean: equal for encodings that differ in means and scales only."""
+        """Meaning of the features: equal for encodings that differ in means and scales only."""
         return (self.name, self.method, self.has_missing)
 
     def to_fields(self) -> dict[str, Any]:
@@ -308,7 +308,7 @@ class Encoding(Described, frozen=True, omit_defaults=False, eq=False):
 
     @property
     def meaning(self) -> object:
-        """What the features mean, whatever their means and scales."""
+        """Meaning of the features of all columns, whatever their means and scales."""
         return [column.meaning for column in self.columns]
 
     def column_of(self, place: int) -> str:

@@ -50,7 +50,7 @@ class Input:
 
     @property
     def recorded(self) -> Recorded | None:
-        """How rows become features; None where they hold these themselves."""
+        """Encoding of the rows; None where they hold features themselves."""
         return None
 
     @property

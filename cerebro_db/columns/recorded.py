@@ -1,4 +1,4 @@
-"""What packing has recorded of features: JSON in the summary of a packed table, with models, and in the registry."""
+"""Recorded encodings: JSON in the summary of a packed table, with models, and in the registry."""
 
 from __future__ import annotations
 

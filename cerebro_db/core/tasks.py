@@ -139,37 +139,22 @@ class WriteEvents:
 Task = Train | Step | Participate | Average | Score | Combine | TryScoring | WriteEvents
 
 
-@dataclass(frozen=True)
-class RoundRecord:
+class RoundRecord(RoundReport, frozen=True, kw_only=True):
     """Course of a round whose weights one trainer has held, as ``cerebro._updates`` has it.
 
     Attributes:
         round: of the epoch, from 0.
-        groups: of its workers.
-        momentum: that the optimizer was told; None for its own.
-        learning_rate: that it began with, where probes have chosen it; else None.
-        probes: JSON of all probes; empty where there were none.
-        counts, staleness, stalest: updates of the group of each rank, updates of other groups that their
-            gradients had not seen, in the mean and at most.
-        updates: groups of the updates in their order, as ``training.peers.updates`` writes them.
     """
 
     mst_key: int
     epoch: int
     round: int
-    groups: int
-    momentum: float | None
-    learning_rate: float | None
-    probes: str
-    counts: list[int]
-    staleness: list[float]
-    stalest: list[int]
-    updates: bytes
 
 
 def round_record(mst_key: int, epoch: int, number: int, report: RoundReport) -> RoundRecord:
     """Record of a round, by its number in the epoch."""
-    return RoundRecord(mst_key, epoch, number, **msgspec.structs.asdict(report))
+    given = msgspec.structs.asdict(report)
+    return RoundRecord(mst_key=mst_key, epoch=epoch, round=number, **given)
 
 
 @dataclass(frozen=True)

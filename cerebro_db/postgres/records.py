@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -14,6 +15,7 @@ from cerebro_db.core.decisions import NOBODY, PROMOTE, STOP, Change, Decision, R
 from cerebro_db.core.statuses import FINISHED, STOPPED
 from cerebro_db.core.tasks import RoundRecord
 from cerebro_db.postgres.catalog import Catalog, ConfigurationRow, keys_by_value
+from cerebro_db.protocol import RoundReport
 from cerebro_db.wire import decode_stored, encode
 
 _T = TypeVar("_T")
@@ -218,7 +220,9 @@ def _read(kind: type[_T], text: str, column: str) -> _T:
 
 
 # Of a row of cerebro._updates, without its run.
-COLUMNS = ", ".join(field.name for field in fields(RoundRecord))
+_FIELDS = ("mst_key", "epoch", "round", *RoundReport.__struct_fields__)
+COLUMNS = ", ".join(_FIELDS)
+_values_of = operator.attrgetter(*_FIELDS)
 _ROW = (
     "(%s, %s, %s, %s, %s, %s::float8, %s::float8, %s, %s::integer[], %s::float8[], %s::integer[], "
     "%s::bytea)"
@@ -229,13 +233,13 @@ def rounds_of(catalog: Catalog, run_id: int) -> list[RoundRecord]:
     """The recorded rounds of a run."""
     sql = f"SELECT {COLUMNS} FROM cerebro._updates WHERE run_id = %s"
     rows = catalog.execute(sql, (run_id,))
-    return [RoundRecord(*row) for row in rows]
+    return [RoundRecord(**dict(zip(_FIELDS, row, strict=True))) for row in rows]
 
 
 def add_rounds(catalog: Catalog, run_id: int, records: Sequence[RoundRecord]) -> None:
     """Store records of rounds, all or none."""
     rows = ", ".join([_ROW] * len(records))
-    values = [value for one in records for value in (run_id, *vars(one).values())]
+    values = [value for one in records for value in (run_id, *_values_of(one))]
     catalog.store(f"INSERT INTO cerebro._updates (run_id, {COLUMNS}) VALUES {rows}", values)
 
 

@@ -5,13 +5,27 @@ from __future__ import annotations
 from cerebro_db.requests import declared as sql
 
 
+class ScoringRequest(sql.Request):
+    """A request to score models on a packed table or on raw rows."""
+
+    model_table: sql.Text
+    test_table: sql.Text
+    output_table: sql.Text
+    use_gpus: sql.Flag = False
+    mst_key: sql.Integer = None
+    replace: sql.Flag = False
+    dependent_varname: sql.Text = None
+    independent_varname: sql.Text = None
+    on_error: sql.Text = "stop"
+
+
 @sql.function(
     "cerebro_evaluate",
     "void",
     entry="results.evaluate",
     job=sql.Job(makes="output_table", reads=("model_table", "test_table")),
 )
-class EvaluationRequest(sql.Request):
+class EvaluationRequest(ScoringRequest):
     """Loss and metrics of the models of cerebro_fit_multiple on a packed table or on raw rows, which are packed as
     the models need them. Makes output_table with a row for each model, or for the one of mst_key: loss, metric
     (the first one), metrics_type, loss_type, mst_key, metrics; of a registered model also model and version_id.
@@ -34,16 +48,6 @@ class EvaluationRequest(sql.Request):
         on_error: of images of raw rows: as in [`cerebro_pack_images`](packing.md#damaged-images)
     """
 
-    model_table: sql.Text
-    test_table: sql.Text
-    output_table: sql.Text
-    use_gpus: sql.Flag = False
-    mst_key: sql.Integer = None
-    replace: sql.Flag = False
-    dependent_varname: sql.Text = None
-    independent_varname: sql.Text = None
-    on_error: sql.Text = "stop"
-
 
 @sql.function(
     "cerebro_confusion_matrix",
@@ -51,7 +55,7 @@ class EvaluationRequest(sql.Request):
     entry="results.confusion_matrix",
     job=sql.Job(makes="output_table", reads=("model_table", "test_table")),
 )
-class ConfusionRequest(sql.Request):
+class ConfusionRequest(ScoringRequest):
     """How many rows of each class the models of cerebro_fit_multiple take for which class, on a packed table or on
     raw rows, which are packed as the models need them. Makes output_table with mst_key, actual, predicted and
     num_rows, for the pairs that occur; of a registered model also model and version_id.
@@ -65,16 +69,6 @@ class ConfusionRequest(sql.Request):
         replace: as in `cerebro_pack`
         dependent_varname, independent_varname, on_error: of raw rows, as in `cerebro_evaluate`
     """
-
-    model_table: sql.Text
-    test_table: sql.Text
-    output_table: sql.Text
-    use_gpus: sql.Flag = False
-    mst_key: sql.Integer = None
-    replace: sql.Flag = False
-    dependent_varname: sql.Text = None
-    independent_varname: sql.Text = None
-    on_error: sql.Text = "stop"
 
 
 @sql.function(

@@ -49,7 +49,7 @@ from cerebro_db.postgres.sessions import Session, StatementFailed, close_all
 from cerebro_db.postgres.table_kinds import CONFUSION as CONFUSION_MATRICES
 from cerebro_db.postgres.table_kinds import SCORES, Kind
 from cerebro_db.relay.machine import cores
-from cerebro_db.requests.predicting import ConfusionRequest, EvaluationRequest
+from cerebro_db.requests.predicting import ScoringRequest
 from cerebro_db.scoring.prediction_models import shown_classes
 from cerebro_db.scoring.raw_rows import RawRows, check_raw_arguments, packed_rows
 
@@ -88,7 +88,7 @@ class Score:
         return [self.loss, first, names, self.loss_type, self.mst_key, metrics]
 
 
-def evaluate(host: JobHost, request: EvaluationRequest | ConfusionRequest) -> list[Score]:
+def evaluate(host: JobHost, request: ScoringRequest) -> list[Score]:
     """Score models on a packed table or on raw rows, and write the scores into a new table.
 
     Args:
@@ -139,7 +139,7 @@ def _scored(
 
 
 def _wanted(
-    control: Session, table: ModelTable, request: EvaluationRequest | ConfusionRequest, kind: Kind
+    control: Session, table: ModelTable, request: ScoringRequest, kind: Kind
 ) -> tuple[Relation, list[TrainedModel], Outputs]:
     """The test table, the models and the outputs of a request."""
     found = find(control, request.test_table, _ROLE)
@@ -163,7 +163,7 @@ def _test_rows(
     host: JobHost,
     control: Session,
     table: ModelTable,
-    request: EvaluationRequest | ConfusionRequest,
+    request: ScoringRequest,
     found: Relation,
 ) -> Iterator[PackedTable]:
     """The rows of a request: a packed table, or raw rows that are packed meanwhile as the models need them."""
@@ -399,7 +399,7 @@ def _write(session: Session, outputs: Outputs, scores: Sequence[Score], origin: 
 _MOST_ROWS = 10_000
 
 
-def confusion_matrix(host: JobHost, request: EvaluationRequest | ConfusionRequest) -> QualifiedName:
+def confusion_matrix(host: JobHost, request: ScoringRequest) -> QualifiedName:
     """Count rows by class and predicted class; returns the table's name.
 
     Args:

@@ -398,14 +398,6 @@ def goal_of(source: Source, run_id: int) -> str:
     return str(rows[0][0]) if rows else LOSS
 
 
-def epochs_of(source: Source, run_id: int) -> dict[int, int]:
-    """The epochs that each configuration is to be trained for."""
-    return {int(key): int(epochs) for key, epochs in source.run(_EPOCHS, (run_id,))}
-
-
-_EPOCHS = "SELECT h.mst_key, h.epochs FROM cerebro._hops_of h WHERE h.run_id = %s"
-
-
 def _texts(values: Any) -> tuple[str, ...]:
     return tuple(str(one) for one in values or ())
 

@@ -235,17 +235,19 @@ CREATE OR REPLACE FUNCTION madlib.gpu_configuration(
     SELECT cerebro.cerebro_gpu_configuration($1, $2)
 $madlib$;
 
+-- What is wanted of a prediction is a word, or a number of classes, or a probability.
+{%- for type, default, ours in [('varchar', " DEFAULT 'prob'", 'text'), ('integer', '', 'float8'), ('float8', '', 'float8')] %}
 CREATE OR REPLACE FUNCTION madlib.madlib_keras_predict(
     model_table varchar,
     test_table varchar,
     id_col varchar,
     independent_varname varchar,
     output_table varchar,
-    pred_type varchar DEFAULT 'prob',
+    pred_type {{ type }}{{ default }},
     use_gpus boolean DEFAULT false,
     mst_key integer DEFAULT NULL
 ) RETURNS void LANGUAGE sql AS $madlib$
-    SELECT cerebro.cerebro_predict($1, $2, $3, $4, $5, $6::text, $7, $8);
+    SELECT cerebro.cerebro_predict($1, $2, $3, $4, $5, $6::{{ ours }}, $7, $8);
     SELECT ''::pg_catalog.void
 $madlib$;
 
@@ -256,75 +258,15 @@ CREATE OR REPLACE FUNCTION madlib.madlib_keras_predict_byom(
     id_col varchar,
     independent_varname varchar,
     output_table varchar,
-    pred_type varchar DEFAULT 'prob',
+    pred_type {{ type }}{{ default }},
     use_gpus boolean DEFAULT NULL,
     class_values text[] DEFAULT NULL,
     normalizing_const float8 DEFAULT NULL,
     dependent_count integer DEFAULT 1
 ) RETURNS void LANGUAGE sql AS $madlib$
-    SELECT cerebro.cerebro_predict_byom($1, $2, $3, $4, $5, $6, $7::text, $8, $9, coalesce($10, 1.0), $11)
+    SELECT cerebro.cerebro_predict_byom($1, $2, $3, $4, $5, $6, $7::{{ ours }}, $8, $9, coalesce($10, 1.0), $11)
 $madlib$;
-
-CREATE OR REPLACE FUNCTION madlib.madlib_keras_predict(
-    model_table varchar,
-    test_table varchar,
-    id_col varchar,
-    independent_varname varchar,
-    output_table varchar,
-    pred_type integer,
-    use_gpus boolean DEFAULT false,
-    mst_key integer DEFAULT NULL
-) RETURNS void LANGUAGE sql AS $madlib$
-    SELECT cerebro.cerebro_predict($1, $2, $3, $4, $5, $6::float8, $7, $8);
-    SELECT ''::pg_catalog.void
-$madlib$;
-
-CREATE OR REPLACE FUNCTION madlib.madlib_keras_predict_byom(
-    model_arch_table varchar,
-    model_id integer,
-    test_table varchar,
-    id_col varchar,
-    independent_varname varchar,
-    output_table varchar,
-    pred_type integer,
-    use_gpus boolean DEFAULT NULL,
-    class_values text[] DEFAULT NULL,
-    normalizing_const float8 DEFAULT NULL,
-    dependent_count integer DEFAULT 1
-) RETURNS void LANGUAGE sql AS $madlib$
-    SELECT cerebro.cerebro_predict_byom($1, $2, $3, $4, $5, $6, $7::float8, $8, $9, coalesce($10, 1.0), $11)
-$madlib$;
-
-CREATE OR REPLACE FUNCTION madlib.madlib_keras_predict(
-    model_table varchar,
-    test_table varchar,
-    id_col varchar,
-    independent_varname varchar,
-    output_table varchar,
-    pred_type float8,
-    use_gpus boolean DEFAULT false,
-    mst_key integer DEFAULT NULL
-) RETURNS void LANGUAGE sql AS $madlib$
-    SELECT cerebro.cerebro_predict($1, $2, $3, $4, $5, $6::float8, $7, $8);
-    SELECT ''::pg_catalog.void
-$madlib$;
-
-CREATE OR REPLACE FUNCTION madlib.madlib_keras_predict_byom(
-    model_arch_table varchar,
-    model_id integer,
-    test_table varchar,
-    id_col varchar,
-    independent_varname varchar,
-    output_table varchar,
-    pred_type float8,
-    use_gpus boolean DEFAULT NULL,
-    class_values text[] DEFAULT NULL,
-    normalizing_const float8 DEFAULT NULL,
-    dependent_count integer DEFAULT 1
-) RETURNS void LANGUAGE sql AS $madlib$
-    SELECT cerebro.cerebro_predict_byom($1, $2, $3, $4, $5, $6, $7::float8, $8, $9, coalesce($10, 1.0), $11)
-$madlib$;
-
+{% endfor %}
 CREATE OR REPLACE FUNCTION madlib.convert_bytea_to_real_array(var bytea) RETURNS real[] LANGUAGE sql IMMUTABLE AS $madlib$
     SELECT cerebro.cerebro_convert_bytea_to_real_array($1)
 $madlib$;

@@ -8,6 +8,7 @@ from servers import Caller
 
 from cerebro_db.postgres.dialects.choice import dialect_of
 from cerebro_db.postgres.sessions import SessionPool
+from cerebro_db.requests.predicting import EvaluationRequest
 from cerebro_db.scoring import evaluation
 
 FIELDS = ["loss", "metric", "metrics_type", "loss_type", "mst_key", "metrics"]
@@ -140,7 +141,7 @@ def test_several_workers_from_a_client(trained, monkeypatch, has_segments):
     take = pool.take
     monkeypatch.setattr(pool, "take", lambda count: [counts.append(count), take(count)][1])
     try:
-        request = evaluation.EvaluationRequest("flowers", "flowers_packed", "client_scores")
+        request = EvaluationRequest("flowers", "flowers_packed", "client_scores")
         scores = evaluation.evaluate(Caller(pool, dialect, search_path="public"), request)
         assert counts == [1, 2]  # one that leads, and the workers
     finally:

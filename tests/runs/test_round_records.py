@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from cerebro_db.core.tasks import (
 )
 from cerebro_db.errors import InvalidData, InvalidState
 from cerebro_db.postgres.dialects.postgresql.training import made
+from cerebro_db.postgres.records import COLUMNS
 from cerebro_db.protocol import HopFailed, RoundReport, StateMade, StateReport
 from cerebro_db.runs.catalog import RunCatalog
 from cerebro_db.training.peers.updates import from_bytes, to_bytes
@@ -141,7 +143,7 @@ SPEC: Any = SimpleNamespace(hops_an_epoch=2, round_of=lambda hop: hop.position /
 def test_what_another_driver_could_not_write_is_written_from_the_states(is_recorded: bool) -> None:
     kept: Any = Kept()
     if is_recorded:
-        kept.recorded = [tuple(vars(record(3)).values())]
+        kept.recorded = [operator.attrgetter(*COLUMNS.split(", "))(record(3))]
     hops = Hop(3, 1, 0, 1), Hop(3, 1, 1, 0)
     averaged = Hop(4, 2, 1, 1)  # a part of a round: its state has the version -1 - 3
     left = [(3, 2, state_report(*hops, course=COURSE)), (4, -4, state_report(averaged))]
