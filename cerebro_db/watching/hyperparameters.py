@@ -172,7 +172,7 @@ def _study(of_axes: Sequence[Axis], scores: Sequence[float]) -> optuna.Study:
         there = [axis for axis in of_axes if axis.values[place] is not None]
         study.add_trial(
             optuna.trial.create_trial(
-                params={axis.name: _told(axis, place) for axis in there},
+                params={axis.name: _value_at(axis, place) for axis in there},
                 distributions={axis.name: bounds[axis.name] for axis in there},
                 value=score,
             )
@@ -180,7 +180,7 @@ def _study(of_axes: Sequence[Axis], scores: Sequence[float]) -> optuna.Study:
     return study
 
 
-def _told(axis: Axis, place: int) -> Any:
+def _value_at(axis: Axis, place: int) -> Any:
     value = axis.values[place]
     assert value is not None
     return axis.categories[int(value)] if axis.categories else value

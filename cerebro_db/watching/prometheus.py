@@ -93,10 +93,10 @@ class RunsCollector:
         )  # fmt: skip
         count = GaugeMetricFamily("cerebro_run_workers", "Workers that have hopped", labels=labels)
         for run_id, workers, waited, whole, megabytes in self._source.run(_WORKERS):
-            told = [str(run_id)]
-            idle.add_metric(told, min(1.0, float(waited) / float(whole)) if whole > 0 else 0.0)
-            memory.add_metric(told, float(megabytes) * 2**20)
-            count.add_metric(told, int(workers))
+            of_run = [str(run_id)]
+            idle.add_metric(of_run, min(1.0, float(waited) / float(whole)) if whole > 0 else 0.0)
+            memory.add_metric(of_run, float(megabytes) * 2**20)
+            count.add_metric(of_run, int(workers))
         return [idle, memory, count]
 
     def _queue(self) -> list[Metric]:

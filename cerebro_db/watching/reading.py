@@ -237,11 +237,11 @@ _NEWEST = """r.run_id = coalesce(
 
 
 def _run(row: tuple[Any, ...]) -> RunFacts:
-    told = dict(zip((field.name for field in fields(RunFacts)), row, strict=True))
-    manifest = json.loads(told["manifest"] or "{}")
-    told["manifest"] = manifest if isinstance(manifest, dict) else {}
-    told["search"] = None if told["search"] is None else json.loads(told["search"])
-    return RunFacts(**told)
+    values = dict(zip((field.name for field in fields(RunFacts)), row, strict=True))
+    manifest = json.loads(values["manifest"] or "{}")
+    values["manifest"] = manifest if isinstance(manifest, dict) else {}
+    values["search"] = None if values["search"] is None else json.loads(values["search"])
+    return RunFacts(**values)
 
 
 def standings(source: Source, run_id: int) -> list[Standing]:
@@ -250,11 +250,11 @@ def standings(source: Source, run_id: int) -> list[Standing]:
 
 
 def _standing(row: tuple[Any, ...]) -> Standing:
-    told = dict(zip((field.name for field in fields(Standing)), row, strict=True))
-    told["names"] = _texts(told["names"])
+    values = dict(zip((field.name for field in fields(Standing)), row, strict=True))
+    values["names"] = _texts(values["names"])
     for name in ("validation_metrics", "training_metrics"):
-        told[name] = _numbers(told[name])
-    return Standing(**told)
+        values[name] = _numbers(values[name])
+    return Standing(**values)
 
 
 _BOARD = """

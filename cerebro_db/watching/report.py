@@ -108,12 +108,12 @@ def read(source: Source, run_id: int | None, with_curves: bool = True) -> RunRep
         why,
         [hyperparameters(one.compile_params, one.fit_params, one.model_id) for one in board],
         reading.worker_times(source, facts.run_id),
-        None if facts.search is None else _told_importances(source, facts.run_id),
+        None if facts.search is None else _importances(source, facts.run_id),
         reading.drift(source, facts),
     )
 
 
-def _told_importances(source: Source, run_id: int) -> list[Importance]:
+def _importances(source: Source, run_id: int) -> list[Importance]:
     """Importances of hyperparameters by ``cerebro_importance``; none where a search has too few results."""
     try:
         rows = source.run("SELECT * FROM cerebro.cerebro_importance(%s)", (run_id,))
