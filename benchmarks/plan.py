@@ -14,8 +14,8 @@ from cerebro_db.core.spec import Configuration
 from cerebro_db.decide.plan import plan_epoch
 from cerebro_db.executors.tasks import TaskWriter
 from cerebro_db.postgres.dialects.choice import IDENTITY, dialect_of
-from cerebro_db.postgres.packed import PackedTable
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.packed import PackedTable
 from cerebro_db.requests.fitting import FitRequest
 from cerebro_db.runs.setup import RunSetup, set_up
 from cerebro_db.training.buffers import decode

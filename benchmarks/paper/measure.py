@@ -14,7 +14,7 @@ from benchmarks.database import load_apart
 from benchmarks.hops import idle_share, read, span
 from benchmarks.paper.cases import MOMENTUM, PARTITIONS, ROWS, Case, Strategy
 from benchmarks.server import Server
-from cerebro_db.postgres.catalog import STATES_SCHEMA
+from cerebro_db.postgres.names import STATES_SCHEMA
 
 _FIT = (
     "SELECT cerebro_fit_multiple(%s, %s, %s, %s, validation_table := %s, metrics_compute_frequency := 1, "

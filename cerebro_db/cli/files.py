@@ -30,7 +30,7 @@ def export(
 ) -> None:
     """Writes a trained model into a file."""
     from cerebro_db.models import export as driver
-    from cerebro_db.postgres.control import Client
+    from cerebro_db.postgres.calls.host import Client
     from cerebro_db.requests.models import ExportRequest
 
     client = Client.of(dsn)
@@ -53,7 +53,8 @@ def import_model(
 ) -> None:
     """Puts the architecture and the weights of a .keras file into a table of architectures."""
     from cerebro_db.models import loading as model_loading
-    from cerebro_db.postgres.control import Client, control_session, transaction
+    from cerebro_db.postgres.calls.host import Client, control_session
+    from cerebro_db.postgres.sessions.locks import transaction
     from cerebro_db.requests.models import FileRequest
 
     try:

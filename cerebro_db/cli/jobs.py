@@ -20,8 +20,8 @@ from cerebro_db.cli.training import cancellable, client_of, session_of
 from cerebro_db.errors import CerebroError, InvalidArgument
 
 if TYPE_CHECKING:
-    from cerebro_db.postgres.control import Client
-    from cerebro_db.postgres.sessions import Session
+    from cerebro_db.postgres.calls.host import Client
+    from cerebro_db.postgres.sessions.session import Session
 
 SECONDS = 15.0
 _SCHEDULES = (
@@ -60,7 +60,7 @@ def daemon(
 
 def _serve_metrics(dsn: str, address: str, port: int) -> None:
     """Answer Prometheus from a thread, which reads through a session of its own."""
-    from cerebro_db.postgres.sessions import with_keepalives
+    from cerebro_db.postgres.sessions.dsn import with_keepalives
     from cerebro_db.watching.prometheus import serve
 
     if not 1 <= port <= 65535:

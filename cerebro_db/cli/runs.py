@@ -134,7 +134,8 @@ def pause(run_id: RunId, dsn: Dsn = "", as_json: AsJson = False) -> None:
 
 def drop(run_id: RunId, dsn: Dsn = "", as_json: AsJson = False) -> None:
     """Forgets a run and removes its states; its output tables stay."""
-    from cerebro_db.postgres.control import control_session, transaction
+    from cerebro_db.postgres.calls.host import control_session
+    from cerebro_db.postgres.sessions.locks import transaction
     from cerebro_db.runs.lifecycle import drop_run
 
     client = client_of(dsn)

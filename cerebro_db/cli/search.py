@@ -64,7 +64,7 @@ def optuna_study(
 ) -> None:
     """Writes a search as a storage of Optuna, which optuna-dashboard opens."""
     from cerebro_db.models.studies import write_study
-    from cerebro_db.postgres.control import control_session
+    from cerebro_db.postgres.calls.host import control_session
 
     client = client_of(dsn)
     with control_session(client.pool, client.search_path) as session:

@@ -70,7 +70,7 @@ def clone(
     as_json: AsJson = False,
 ) -> None:
     """Begins a trial with the state of another one, like cerebro_clone."""
-    from cerebro_db.postgres.control import control_session
+    from cerebro_db.postgres.calls.host import control_session
     from cerebro_db.runs.searches import requests as search_requests
     from cerebro_db.runs.searches.requests import changed_trial
 
@@ -92,7 +92,7 @@ def narrow(
     as_json: AsJson = False,
 ) -> None:
     """Has a search propose from another space from now on, like cerebro_narrow."""
-    from cerebro_db.postgres.control import control_session
+    from cerebro_db.postgres.calls.host import control_session
     from cerebro_db.runs.searches import requests as search_requests
     from cerebro_db.runs.searches.requests import narrowed_space
 
@@ -143,7 +143,8 @@ def replay(make_request: Callable[..., ReplayRequest], dsn: str, as_json: bool) 
 def best(make_request: Callable[[], BestRequest], dsn: str, as_json: bool) -> None:
     """Makes a table of configurations from the best trials, like cerebro_best."""
     from cerebro_db.models.best import best_of
-    from cerebro_db.postgres.control import control_session, transaction
+    from cerebro_db.postgres.calls.host import control_session
+    from cerebro_db.postgres.sessions.locks import transaction
 
     client, request = client_of(dsn), make_request()
     with control_session(client.pool, client.search_path) as session:
@@ -157,7 +158,7 @@ def best(make_request: Callable[[], BestRequest], dsn: str, as_json: bool) -> No
 def importance(make_request: Callable[[], ImportanceRequest], dsn: str, as_json: bool) -> None:
     """Tells which parameters mattered, like cerebro_importance, the most important one first."""
     from cerebro_db.models.studies import importance_of
-    from cerebro_db.postgres.control import control_session
+    from cerebro_db.postgres.calls.host import control_session
 
     client = client_of(dsn)
     with control_session(client.pool, client.search_path) as session:

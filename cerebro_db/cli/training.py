@@ -17,8 +17,8 @@ from cerebro_db.errors import ConfigurationFailed, RunCancelled
 from cerebro_db.requests.fitting import FitRequest, ResumeRequest
 
 if TYPE_CHECKING:
-    from cerebro_db.postgres.control import Client
-    from cerebro_db.postgres.sessions import Session
+    from cerebro_db.postgres.calls.host import Client
+    from cerebro_db.postgres.sessions.session import Session
 
 # As a shell tells of a program that Ctrl-C ended.
 INTERRUPTED = 130
@@ -68,7 +68,7 @@ def resume(make_request: Callable[..., ResumeRequest], dsn: str, live: bool, as_
 
 def client_of(dsn: str) -> Client:
     """A client of a database."""
-    from cerebro_db.postgres.control import Client
+    from cerebro_db.postgres.calls.host import Client
 
     return Client.of(dsn)
 

@@ -21,8 +21,8 @@ from cerebro_db.cli.pictures import STATUSES, picture
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.errors import CerebroError
 from cerebro_db.models.best import best_trials
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.trials import Progress, TrialRow, progress_of, search_of, trials_of
+from cerebro_db.postgres.catalog.trials import Progress, TrialRow, progress_of, search_of, trials_of
+from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.watching import looks, reading
 from cerebro_db.watching.view import View, view_of
 

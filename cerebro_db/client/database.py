@@ -12,7 +12,7 @@ from cerebro_db.client.progress import shown_beside
 from cerebro_db.client.run import Run
 from cerebro_db.client.values import Frame, frame, plain
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.postgres.connections import Connections, connections_of
+from cerebro_db.postgres.sessions.connections import Connections, connections_of
 from cerebro_db.requests import FUNCTIONS
 from cerebro_db.requests.declared import Job
 from cerebro_db.requests.fitting import FitOneRequest, FitRequest, ResumeRequest

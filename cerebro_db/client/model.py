@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cerebro_db.client.values import Frame
-from cerebro_db.postgres.connections import Connections
+from cerebro_db.postgres.sessions.connections import Connections
 
 
 @dataclass(frozen=True)

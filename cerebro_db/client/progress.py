@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from cerebro_db.errors import CerebroError
-from cerebro_db.postgres.connections import Connections
+from cerebro_db.postgres.sessions.connections import Connections
 from cerebro_db.watching import looks, reading, texts
 from cerebro_db.watching.reading import Pace, RunFacts
 

@@ -13,7 +13,7 @@ from cerebro_db.client import progress as bars
 from cerebro_db.client.model import Model
 from cerebro_db.client.values import Frame, frame
 from cerebro_db.errors import InvalidArgument, WrongRunStatus
-from cerebro_db.postgres.connections import Connections
+from cerebro_db.postgres.sessions.connections import Connections
 from cerebro_db.watching import reading
 from cerebro_db.watching.comparing import Comparison, compare
 from cerebro_db.watching.hyperparameters import hyperparameters, varying

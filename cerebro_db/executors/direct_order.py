@@ -9,11 +9,10 @@ from typing import Annotated
 from msgspec import Meta
 
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.postgres.catalog import STATES_SCHEMA
 from cerebro_db.postgres.dialects.postgresql.direct import Goal
 from cerebro_db.postgres.dialects.postgresql.training import columns_of_names
-from cerebro_db.postgres.direct_session import DirectRun
-from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.direct.session import DirectRun
+from cerebro_db.postgres.names import STATES_SCHEMA, QualifiedName
 from cerebro_db.training.fields import Fields
 from cerebro_db.wire import Wire, decode
 

@@ -27,14 +27,14 @@ from cerebro_db.executors.direct_trainer import (
     Row,
     TrainerFailed,
 )
-from cerebro_db.postgres.direct_session import (
+from cerebro_db.postgres.direct.session import (
     Assignment,
     DirectRun,
     DirectSession,
     Standing,
     TakenBack,
 )
-from cerebro_db.postgres.sessions import SessionLost
+from cerebro_db.postgres.sessions.errors import SessionLost
 from cerebro_db.protocol import HandedBack
 from cerebro_db.relay.keepers import Installation
 from cerebro_db.training.fields import Fields

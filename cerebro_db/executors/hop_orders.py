@@ -12,9 +12,9 @@ from cerebro_db.core.tasks import Average, Scan, Step
 from cerebro_db.decide.plan import next_partitions
 from cerebro_db.executors.tasks import RoundPart
 from cerebro_db.executors.workers import RunResources, Worker
+from cerebro_db.postgres.catalog.states import StateTable
 from cerebro_db.postgres.dialects.postgresql.training import AverageOrder, HopOrder, ScanOrder
-from cerebro_db.postgres.packed import PackedTable
-from cerebro_db.postgres.states import StateTable
+from cerebro_db.postgres.tables.packed import PackedTable
 
 
 class OrderWriter:

@@ -44,13 +44,9 @@ from cerebro_db.postgres.dialects.postgresql.training import (
     Statement,
     made,
 )
-from cerebro_db.postgres.packed import PackedTable, cause_of
-from cerebro_db.postgres.sessions import (
-    POLL_SECONDS,
-    Session,
-    StatementFailed,
-    wait_any,
-)
+from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.sessions.session import POLL_SECONDS, Session, wait_any
+from cerebro_db.postgres.tables.packed import PackedTable, cause_of
 from cerebro_db.protocol import HopFailed, StateMade, StateReport, report_of
 
 # A worker that has not stopped then is left to itself.

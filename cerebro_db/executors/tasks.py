@@ -10,7 +10,7 @@ from typing import Any
 from cerebro_db.configs.settings import OF_SUPERUSERS, Settings
 from cerebro_db.core.spec import TRAINING, VALIDATION, Configuration, Hop
 from cerebro_db.core.tasks import ScoringGroup
-from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.tables.packed import PackedTable
 from cerebro_db.training.scores.targets import TargetFacts
 from cerebro_db.training.shuffle import salt
 

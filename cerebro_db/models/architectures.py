@@ -10,9 +10,9 @@ from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.core.spec import Architecture
 from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
-from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.relations import Relation
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.catalog.runs import Catalog
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.relations import Relation
 
 # Of weights and files that go to a worker.
 PART_BYTES = 16 * 2**20

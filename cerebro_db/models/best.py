@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from cerebro_db.configs.messages import check_range
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.postgres import libraries
+from cerebro_db.postgres.catalog.trials import TrialRow, search_of, trials_of
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.table_kinds import CONFIGURATIONS
-from cerebro_db.postgres.trials import TrialRow, search_of, trials_of
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables import libraries
+from cerebro_db.postgres.tables.kinds import CONFIGURATIONS
+from cerebro_db.postgres.tables.outputs import Outputs, new_outputs, replaced
 from cerebro_db.requests.searching import BestRequest
 
 MOST = 100_000

@@ -7,10 +7,11 @@ import json
 from cerebro_db.configs.exports import Format, export_format
 from cerebro_db.models.registered import named_models, stored_facts
 from cerebro_db.models.trained import ROLE, ModelTable, load_models, no_state, recipe
-from cerebro_db.postgres.control import control_session, preparation
+from cerebro_db.postgres.calls.host import control_session, preparation
 from cerebro_db.postgres.names import HERE
-from cerebro_db.postgres.relations import CallerPath
-from cerebro_db.postgres.sessions import Session, SessionPool
+from cerebro_db.postgres.sessions.pool import SessionPool
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.relations import CallerPath
 from cerebro_db.requests.models import ExportRequest
 
 

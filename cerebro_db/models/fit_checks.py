@@ -13,8 +13,8 @@ from cerebro_db.configs.names import PREFIX, bare_name, is_custom
 from cerebro_db.core.spec import Architecture, Configuration
 from cerebro_db.errors import InvalidArgument, hinted
 from cerebro_db.postgres.names import quote
-from cerebro_db.postgres.packed import PackedTable
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.packed import PackedTable
 from cerebro_db.training.scores.metric_views import view_of
 from cerebro_db.training.scores.targets import TargetFacts, encoding_for, plain
 

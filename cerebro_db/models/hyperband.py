@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cerebro_db.configs.grids.brackets import Bracket, schedule_of
-from cerebro_db.postgres.outputs import new_outputs, replaced
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.table_kinds import SCHEDULES
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.kinds import SCHEDULES
+from cerebro_db.postgres.tables.outputs import new_outputs, replaced
 from cerebro_db.requests.searching import BracketsTableRequest
 
 COLUMNS = ("s", "i", "n_i", "r_i")

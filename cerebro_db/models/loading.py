@@ -24,11 +24,15 @@ from cerebro_db.errors import (
     WrongObjectType,
 )
 from cerebro_db.models.architectures import inspect, limits_of, read_file
-from cerebro_db.postgres import libraries
-from cerebro_db.postgres.control import control_session, lock
+from cerebro_db.postgres.calls.host import control_session
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import load_packed
-from cerebro_db.postgres.relations import (
+from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.sessions.locks import lock
+from cerebro_db.postgres.sessions.pool import SessionPool
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables import libraries
+from cerebro_db.postgres.tables.packed import load_packed
+from cerebro_db.postgres.tables.relations import (
     KINDS,
     Relation,
     Use,
@@ -37,7 +41,6 @@ from cerebro_db.postgres.relations import (
     new_table,
     require_text,
 )
-from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed
 from cerebro_db.requests.models import FileRequest, LoadRequest
 
 ROLE = "model_arch_table"

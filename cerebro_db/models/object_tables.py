@@ -15,10 +15,11 @@ from cerebro_db.configs.grammar import renamed
 from cerebro_db.configs.messages import MAX_DESCRIPTION, check_range, check_text, shown
 from cerebro_db.configs.names import check_name, is_taken, is_top_k, with_prefix
 from cerebro_db.errors import InvalidArgument, WrongObjectType
-from cerebro_db.postgres import libraries
-from cerebro_db.postgres.control import lock
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.relations import (
+from cerebro_db.postgres.sessions.locks import lock
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables import libraries
+from cerebro_db.postgres.tables.relations import (
     KINDS,
     Relation,
     Use,
@@ -26,7 +27,6 @@ from cerebro_db.postgres.relations import (
     find_if_there,
     new_table,
 )
-from cerebro_db.postgres.sessions import Session
 
 ROLE = "object_table"
 _KEYS = {"loss": "loss", "metrics": "metric"}

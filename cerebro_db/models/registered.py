@@ -11,12 +11,12 @@ from cerebro_db.columns.recorded import Recorded, parse_recorded, recorded_text
 from cerebro_db.configs.registry import ModelReference, is_registered, model_reference
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.trained import ROLE, ModelTable, load_model_table
+from cerebro_db.postgres.catalog.registry import Registry
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.registry import Registry
-from cerebro_db.postgres.relations import Relation
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.table_kinds import MAX_DIMENSIONS, MAX_SIZE
-from cerebro_db.postgres.times import kind_named
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.kinds import MAX_DIMENSIONS, MAX_SIZE
+from cerebro_db.postgres.tables.relations import Relation
+from cerebro_db.postgres.tables.times import kind_named
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.scores.targets import TargetFacts
 

@@ -24,12 +24,12 @@ from cerebro_db.errors import (
 )
 from cerebro_db.models.registered import stored_facts
 from cerebro_db.models.trained import ModelTable, load_model_table, load_models
-from cerebro_db.postgres.catalog import Catalog, StoredRun
-from cerebro_db.postgres.control import lock
+from cerebro_db.postgres.catalog.registry import NewVersion, Registry
+from cerebro_db.postgres.catalog.runs import Catalog, StoredRun
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import fingerprint, packed_of
-from cerebro_db.postgres.registry import NewVersion, Registry
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions.locks import lock
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.packed import fingerprint, packed_of
 from cerebro_db.requests.registry import RegisterRequest
 
 

@@ -28,11 +28,13 @@ from cerebro_db.errors import (
 )
 from cerebro_db.models.architectures import limits_of
 from cerebro_db.models.object_tables import ObjectTable, object_table
-from cerebro_db.postgres import libraries
-from cerebro_db.postgres.control import lock
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.outputs import Outputs, replaced
-from cerebro_db.postgres.relations import (
+from cerebro_db.postgres.sessions.locks import lock
+from cerebro_db.postgres.sessions.session import Session, Tick
+from cerebro_db.postgres.tables import libraries
+from cerebro_db.postgres.tables.kinds import CONFIGURATIONS
+from cerebro_db.postgres.tables.outputs import Outputs, replaced
+from cerebro_db.postgres.tables.relations import (
     Relation,
     Use,
     find,
@@ -41,8 +43,6 @@ from cerebro_db.postgres.relations import (
     new_table,
     require_text,
 )
-from cerebro_db.postgres.sessions import Session, Tick
-from cerebro_db.postgres.table_kinds import CONFIGURATIONS
 from cerebro_db.requests.models import GridRequest, ListRequest
 
 ROLE = "model_selection_table"

@@ -21,8 +21,8 @@ from cerebro_db.decide.search.studies import (
     importances,
 )
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.trials import TrialRow, measures_of, search_of, times_of, trials_of
+from cerebro_db.postgres.catalog.trials import TrialRow, measures_of, search_of, times_of, trials_of
+from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.requests.searching import ImportanceRequest
 
 _LEAST = 2

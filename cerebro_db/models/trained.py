@@ -16,13 +16,13 @@ from cerebro_db.configs.grids.parameters import CompileParams, parse_compile_par
 from cerebro_db.errors import InvalidArgument, UndefinedTable, WrongObjectType
 from cerebro_db.executors.tasks import input_task, target_task
 from cerebro_db.models.architectures import limits_of
-from cerebro_db.postgres.completeness import check_local
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.packed import recorded_encoding
-from cerebro_db.postgres.relations import Relation, find
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.table_kinds import MAX_TARGETS, STATES_SUFFIX, Facts, Shape
-from cerebro_db.postgres.times import time_kind
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.completeness import check_local
+from cerebro_db.postgres.tables.kinds import MAX_TARGETS, STATES_SUFFIX, Facts, Shape
+from cerebro_db.postgres.tables.packed import recorded_encoding
+from cerebro_db.postgres.tables.relations import Relation, find
+from cerebro_db.postgres.tables.times import time_kind
 from cerebro_db.training.scores.targets import TargetFacts
 
 ROLE = "model_table"

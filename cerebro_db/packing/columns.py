@@ -12,8 +12,8 @@ from cerebro_db.packing.earlier import Earlier
 from cerebro_db.packing.request import PackRequest
 from cerebro_db.packing.source import Target, target_of
 from cerebro_db.postgres.names import MAX_IDENTIFIER_BYTES
-from cerebro_db.postgres.relations import Relation, column, split_names
-from cerebro_db.postgres.table_kinds import MAX_LISTED
+from cerebro_db.postgres.tables.kinds import MAX_LISTED
+from cerebro_db.postgres.tables.relations import Relation, column, split_names
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from cerebro_db.columns.encoded import EncodedColumn, Encoding, Statistics
-from cerebro_db.postgres import drift as sql
-from cerebro_db.postgres.drift import ColumnDrift, Read
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.catalog import drift as sql
+from cerebro_db.postgres.catalog.drift import ColumnDrift, Read
+from cerebro_db.postgres.sessions.session import Session
 
 # The server returns at most 1664 values a row, and there are two of a column.
 _COLUMNS_AT_ONCE = 400

@@ -16,9 +16,16 @@ from cerebro_db.packing.encoding_plan import DEFAULT_CATEGORIES, EncodingRequest
 from cerebro_db.packing.request import PackRequest
 from cerebro_db.packing.source import Target
 from cerebro_db.postgres.names import shown_identifier
-from cerebro_db.postgres.packed import PackedInput, PackedTable, PackedTarget, described, is_packed
-from cerebro_db.postgres.relations import Relation, find
-from cerebro_db.postgres.sessions import Session, StatementFailed
+from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.packed import (
+    PackedInput,
+    PackedTable,
+    PackedTarget,
+    described,
+    is_packed,
+)
+from cerebro_db.postgres.tables.relations import Relation, find
 
 ROLE = "encoding_of"
 

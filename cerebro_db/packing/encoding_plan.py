@@ -24,7 +24,7 @@ from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.postgres.names import shown_identifier
-from cerebro_db.postgres.relations import ALL, Relation, column, listed_columns
+from cerebro_db.postgres.tables.relations import ALL, Relation, column, listed_columns
 
 DEFAULT_CATEGORIES = 100
 # Of the values of a column, the share that has a category.

@@ -14,14 +14,15 @@ from cerebro_db.packing.columns import id_columns
 from cerebro_db.packing.encoding_plan import matched
 from cerebro_db.packing.row_faults import columns_named
 from cerebro_db.packing.source import check_source
-from cerebro_db.postgres.control import Notify
+from cerebro_db.postgres.calls.host import Notify
+from cerebro_db.postgres.calls.settings import notify_of_other_styles, read_as
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.outputs import new_outputs, publish
-from cerebro_db.postgres.packed import SUMMARY_SUFFIX, recorded_encoding
-from cerebro_db.postgres.relations import Relation, find, new_name
-from cerebro_db.postgres.session_settings import notify_of_other_styles, read_as
-from cerebro_db.postgres.sessions import Session, StatementFailed
-from cerebro_db.postgres.table_kinds import ENCODED
+from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.kinds import ENCODED
+from cerebro_db.postgres.tables.outputs import new_outputs, publish
+from cerebro_db.postgres.tables.packed import SUMMARY_SUFFIX, recorded_encoding
+from cerebro_db.postgres.tables.relations import Relation, find, new_name
 from cerebro_db.requests.packing import EncodeRequest, EncoderRequest
 
 # Parameters: schema, name, oid of the table. Whether it is a function that was made here, and the

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from cerebro_db.columns.encoded import MAX_FEATURES, EncodedColumn, Encoding, Statistics
 from cerebro_db.configs.messages import shortened
 from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData
-from cerebro_db.postgres.control import Notify
+from cerebro_db.postgres.calls.host import Notify
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.sessions import Session, StatementFailed
+from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.sessions.session import Session
 
 # The server returns at most 1664 values a row.
 _VALUES_AT_ONCE = 1600

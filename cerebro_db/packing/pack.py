@@ -55,40 +55,35 @@ from cerebro_db.packing.work import (
     summary_fields,
     weight_of,
 )
-from cerebro_db.postgres.completeness import check_complete, count_of, scanned_elsewhere
-from cerebro_db.postgres.control import (
-    END_HOLDER,
-    JobHost,
-    Statement,
-    borrowed,
-    holder_of,
-    run_all,
-    run_each,
-)
-from cerebro_db.postgres.dialects.choice import SpreadPacking
-from cerebro_db.postgres.dialects.postgresql.packing import UNFINISHED, PostgreSQLPacking
-from cerebro_db.postgres.dialects.postgresql.packing_extras import add_columns
-from cerebro_db.postgres.drift import Drift, Read, record
-from cerebro_db.postgres.leftovers import drop_leftovers, packing_key
-from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.outputs import new_outputs, replaced
-from cerebro_db.postgres.packed import SUMMARY_SUFFIX, load_packed
-from cerebro_db.postgres.relations import (
-    CallerPath,
-    Relation,
-    find,
-    forget_search_path,
-    use_search_path,
-)
-from cerebro_db.postgres.session_settings import (
+from cerebro_db.postgres.calls.host import JobHost
+from cerebro_db.postgres.calls.settings import (
     as_seen,
     is_seen,
     isolation,
     notify_of_other_styles,
     styles_while_read,
 )
-from cerebro_db.postgres.sessions import Session, StatementFailed
-from cerebro_db.postgres.table_kinds import PACKED
+from cerebro_db.postgres.catalog.drift import Drift, Read, record
+from cerebro_db.postgres.dialects.choice import SpreadPacking
+from cerebro_db.postgres.dialects.postgresql.packing import UNFINISHED, PostgreSQLPacking
+from cerebro_db.postgres.dialects.postgresql.packing_extras import add_columns
+from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of
+from cerebro_db.postgres.sessions.parallel import Statement, borrowed, run_all, run_each
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.completeness import check_complete, count_of, scanned_elsewhere
+from cerebro_db.postgres.tables.kinds import PACKED
+from cerebro_db.postgres.tables.leftovers import drop_leftovers, packing_key
+from cerebro_db.postgres.tables.outputs import new_outputs, replaced
+from cerebro_db.postgres.tables.packed import SUMMARY_SUFFIX, load_packed
+from cerebro_db.postgres.tables.relations import (
+    CallerPath,
+    Relation,
+    find,
+    forget_search_path,
+    use_search_path,
+)
 from cerebro_db.relay.machine import cores
 
 

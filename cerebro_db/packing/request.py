@@ -12,7 +12,7 @@ from cerebro_db.configs.messages import check_divisor, shown
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.packing.encoding_plan import EncodingRequest
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.table_kinds import MAX_CLASSES
+from cerebro_db.postgres.tables.kinds import MAX_CLASSES
 from cerebro_db.requests.declared import Request
 from cerebro_db.requests.packing import PackColumnsRequest, PackImagesRequest, PackValidationRequest
 

@@ -12,16 +12,17 @@ from cerebro_db.errors import InvalidArgument, UndefinedColumn, UndefinedTable, 
 from cerebro_db.packing.layout import Layout, lay_out
 from cerebro_db.packing.row_faults import Damaged, left_out
 from cerebro_db.packing.survey import Survey, Surveyor
+from cerebro_db.postgres.calls.gpus import hosts_with_gpus, servers_of
+from cerebro_db.postgres.calls.settings import as_seen
 from cerebro_db.postgres.dialects.choice import SpreadPacking
 from cerebro_db.postgres.dialects.greenplum6.packing import Spreading
 from cerebro_db.postgres.dialects.postgresql.hosts import PostgreSQLHosts, Server
 from cerebro_db.postgres.dialects.postgresql.packing_extras import add_columns
-from cerebro_db.postgres.gpus import hosts_with_gpus, servers_of
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import PackedTable
-from cerebro_db.postgres.relations import Relation, find
-from cerebro_db.postgres.session_settings import as_seen
-from cerebro_db.postgres.sessions import Session, StatementFailed
+from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.packed import PackedTable
+from cerebro_db.postgres.tables.relations import Relation, find
 
 ALL_SEGMENTS, GPU_SEGMENTS = "all_segments", "gpu_segments"
 _ROLE = "distribution_rules"

@@ -9,13 +9,13 @@ from decimal import Decimal
 
 from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData
 from cerebro_db.packing.source import check_source
-from cerebro_db.postgres.completeness import scanned_elsewhere
+from cerebro_db.postgres.calls.settings import as_seen, read_as
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.outputs import Outputs, new_outputs, publish
-from cerebro_db.postgres.relations import ALL, Relation, find, listed_columns
-from cerebro_db.postgres.session_settings import as_seen, read_as
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.table_kinds import SPLIT, SPLIT_IN_TWO
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.completeness import scanned_elsewhere
+from cerebro_db.postgres.tables.kinds import SPLIT, SPLIT_IN_TWO
+from cerebro_db.postgres.tables.outputs import Outputs, new_outputs, publish
+from cerebro_db.postgres.tables.relations import ALL, Relation, find, listed_columns
 from cerebro_db.requests.packing import SplitRequest
 
 _CHOSEN = "pg_temp.cerebro_split"

@@ -37,7 +37,8 @@ from cerebro_db.postgres.dialects.postgresql.packing import (
 )
 from cerebro_db.postgres.dialects.postgresql.packing_extras import Extra, Origin
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.sessions import Session, StatementFailed
+from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.sessions.session import Session
 
 _NO_ADDRESSES = np.empty(0, np.int64)
 

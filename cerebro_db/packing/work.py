@@ -26,10 +26,10 @@ from cerebro_db.packing.source import (
 )
 from cerebro_db.packing.survey import Survey
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.outputs import Outputs
-from cerebro_db.postgres.packed import FORMAT_VERSION, PackedTable
-from cerebro_db.postgres.relations import Relation, column
-from cerebro_db.postgres.table_kinds import BUILD_SUFFIX, PACKED, STAGE_SUFFIX
+from cerebro_db.postgres.tables.kinds import BUILD_SUFFIX, PACKED, STAGE_SUFFIX
+from cerebro_db.postgres.tables.outputs import Outputs
+from cerebro_db.postgres.tables.packed import FORMAT_VERSION, PackedTable
+from cerebro_db.postgres.tables.relations import Relation, column
 from cerebro_db.training.buffers import wire_bytes
 
 ENCODING_SUFFIX = "_encoding"

@@ -11,6 +11,8 @@ from typing import Any
 from cerebro_db.errors import InvalidArgument
 
 MAX_IDENTIFIER_BYTES = 63
+# Where the tables of states are.
+STATES_SCHEMA = "cerebro_states"
 
 # What the server's quote_ident() leaves as it is, unless it is a keyword that is none of the
 # unreserved ones, in any version.

@@ -25,14 +25,15 @@ from cerebro_db.executors.served import ServedRounds
 from cerebro_db.executors.tasks import TaskWriter, worker_task
 from cerebro_db.executors.workers import RunResources
 from cerebro_db.models.fit_checks import functions_of
-from cerebro_db.postgres import direct_board
-from cerebro_db.postgres.catalog import Catalog, StoredRun
+from cerebro_db.postgres.calls.gpus import gpu_places
+from cerebro_db.postgres.catalog.records import decisions_of, rounds_of
+from cerebro_db.postgres.catalog.runs import Catalog, StoredRun
+from cerebro_db.postgres.catalog.states import StateStore
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.gpus import gpu_places
-from cerebro_db.postgres.records import decisions_of, rounds_of
-from cerebro_db.postgres.relations import CallerPath
-from cerebro_db.postgres.sessions import Session, SessionPool
-from cerebro_db.postgres.states import StateStore
+from cerebro_db.postgres.direct import board
+from cerebro_db.postgres.sessions.pool import SessionPool
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.relations import CallerPath
 from cerebro_db.requests.fitting import ResumeRequest
 from cerebro_db.runs import results
 from cerebro_db.runs.catalog import RunCatalog, ends_of
@@ -89,7 +90,7 @@ class Attempt:
             Status and error of the only model of a run, where it was not trained to the end.
         """
         wait_for_orphans(control, run)
-        direct_board.revoke(control, run.run_id)
+        board.revoke(control, run.run_id)
         settings = catalog.settings()
         cache_bytes = settings.cache_mb * 2**20 if setup.use_caching else 0
         decoded = sum(table.decoded_bytes for table in setup.tables.values())

@@ -15,8 +15,7 @@ from cerebro_db.core.spec import Hop, RunSpec
 from cerebro_db.core.state import RunState, Track, names_of
 from cerebro_db.core.tasks import HopResult, Measures, RoundRecord, round_record
 from cerebro_db.errors import WrongRunStatus
-from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.records import (
+from cerebro_db.postgres.catalog.records import (
     EndRow,
     HopRow,
     add_hops,
@@ -24,6 +23,7 @@ from cerebro_db.postgres.records import (
     record_ends,
     rounds_of,
 )
+from cerebro_db.postgres.catalog.runs import Catalog
 from cerebro_db.protocol import HopReport, StateReport
 
 # Who looks at the progress of a run sees a hop that late.

@@ -32,7 +32,7 @@ from cerebro_db.decide import callbacks
 from cerebro_db.decide.cost import hop_seconds, steps_per_call, use_jit
 from cerebro_db.errors import CerebroError, InvalidArgument
 from cerebro_db.models.fit_checks import check_fits, configuration_named
-from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.tables.packed import PackedTable
 from cerebro_db.scoring.prediction_models import common_goal
 from cerebro_db.training.scores.targets import TargetFacts
 

@@ -33,10 +33,10 @@ from cerebro_db.errors import (
     NotSupported,
     OutOfMemory,
 )
-from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.control import transaction
-from cerebro_db.postgres.records import add_decision
-from cerebro_db.postgres.states import StateStore
+from cerebro_db.postgres.catalog.records import add_decision
+from cerebro_db.postgres.catalog.runs import Catalog
+from cerebro_db.postgres.catalog.states import StateStore
+from cerebro_db.postgres.sessions.locks import transaction
 from cerebro_db.requests.fitting import MAX_ITERATIONS
 from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.stored import configuration_row

@@ -20,22 +20,19 @@ from cerebro_db.errors import (
     RunInterrupted,
 )
 from cerebro_db.models.fit_checks import functions_of
-from cerebro_db.postgres.catalog import Catalog, Driving, StoredRun
-from cerebro_db.postgres.control import control_session, slots, transaction
+from cerebro_db.postgres.calls.gpus import check_gpus
+from cerebro_db.postgres.calls.host import control_session
+from cerebro_db.postgres.calls.settings import work_for_run
+from cerebro_db.postgres.calls.slots import slots
+from cerebro_db.postgres.catalog.runs import Catalog, Driving, StoredRun
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
-from cerebro_db.postgres.gpus import check_gpus
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.outputs import new_output
-from cerebro_db.postgres.session_settings import work_for_run
-from cerebro_db.postgres.sessions import (
-    POLL_SECONDS,
-    Deadlocked,
-    Session,
-    SessionLost,
-    SessionPool,
-    StatementFailed,
-)
+from cerebro_db.postgres.sessions.errors import Deadlocked, SessionLost, StatementFailed
+from cerebro_db.postgres.sessions.locks import transaction
+from cerebro_db.postgres.sessions.pool import SessionPool
+from cerebro_db.postgres.sessions.session import POLL_SECONDS, Session
+from cerebro_db.postgres.tables.outputs import new_output
 from cerebro_db.requests.fitting import RunRequest
 from cerebro_db.runs.attempt import Attempt, Limits
 from cerebro_db.runs.configurations import frozen_notice

@@ -14,9 +14,9 @@ from cerebro_db.errors import (
     RunInterrupted,
     WrongRunStatus,
 )
-from cerebro_db.postgres.catalog import Driving, StoredRun
-from cerebro_db.postgres.control import END_HOLDER, holder_of
-from cerebro_db.postgres.sessions import POLL_SECONDS, Session
+from cerebro_db.postgres.catalog.runs import Driving, StoredRun
+from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of
+from cerebro_db.postgres.sessions.session import POLL_SECONDS, Session
 from cerebro_db.runs.requests import Stopped
 
 _CANCELLED, _ENDING = ("57014",), ("57P01", "57P02")

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-from cerebro_db.postgres.jobs import Jobs
+from cerebro_db.postgres.catalog.jobs import Jobs
 
 _PATTERN = "job-*.pid"
 

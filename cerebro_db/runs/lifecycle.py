@@ -14,18 +14,16 @@ from cerebro_db.errors import (
     RunInterrupted,
     WrongRunStatus,
 )
-from cerebro_db.postgres.catalog import RUN_TABLES, STATES_SCHEMA, Catalog, StoredRun
-from cerebro_db.postgres.control import END_HOLDER, control_session, holder_of, transaction
+from cerebro_db.postgres.calls.host import control_session
+from cerebro_db.postgres.catalog.jobs import Jobs
+from cerebro_db.postgres.catalog.runs import RUN_TABLES, Catalog, StoredRun
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.jobs import Jobs
-from cerebro_db.postgres.leftovers import is_in_use
-from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.sessions import (
-    POLL_SECONDS,
-    Session,
-    SessionLost,
-    SessionPool,
-)
+from cerebro_db.postgres.names import STATES_SCHEMA, QualifiedName
+from cerebro_db.postgres.sessions.errors import SessionLost
+from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of, transaction
+from cerebro_db.postgres.sessions.pool import SessionPool
+from cerebro_db.postgres.sessions.session import POLL_SECONDS, Session
+from cerebro_db.postgres.tables.leftovers import is_in_use
 from cerebro_db.relay.keepers import DRIVER_SECONDS
 from cerebro_db.runs import results
 from cerebro_db.runs.job_drivers import end_drivers

@@ -13,8 +13,8 @@ from cerebro_db.configs.architectures.memory import (
 from cerebro_db.core.spec import Configuration
 from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.catalog.runs import Catalog
+from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.runs.setup import RunSetup
 
 _MACHINE = "SELECT cerebro._memory_mb(), cerebro._cores()"

@@ -18,10 +18,13 @@ from cerebro_db.errors import (
 from cerebro_db.models.registered import name_of, named_models
 from cerebro_db.models.registry import register, set_alias
 from cerebro_db.models.trained import ModelTable
-from cerebro_db.postgres.catalog import Catalog, StoredRun
-from cerebro_db.postgres.control import JobHost, control_session, transaction
+from cerebro_db.postgres.calls.host import JobHost, control_session
+from cerebro_db.postgres.catalog.registry import Registry
+from cerebro_db.postgres.catalog.runs import Catalog, StoredRun
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import (
+from cerebro_db.postgres.sessions.locks import transaction
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.packed import (
     PackedTable,
     fingerprint,
     is_packed,
@@ -29,9 +32,7 @@ from cerebro_db.postgres.packed import (
     origin_of,
     packed_of,
 )
-from cerebro_db.postgres.registry import Registry
-from cerebro_db.postgres.relations import find
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.tables.relations import find
 from cerebro_db.requests.registry import RegisterRequest
 from cerebro_db.scoring.evaluation import Score, is_alike, scores_on
 from cerebro_db.scoring.prediction_models import LOSS, badness

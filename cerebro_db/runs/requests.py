@@ -6,7 +6,7 @@ import time
 
 from cerebro_db.core.decisions import EXTEND, NOBODY, Answer, Ending, Request, read_request
 from cerebro_db.errors import CerebroError, InvalidArgument
-from cerebro_db.postgres.catalog import Catalog
+from cerebro_db.postgres.catalog.runs import Catalog
 from cerebro_db.wire import encode
 
 # Seconds until the next look: longer where looks take longer, as on segments, each of which has a

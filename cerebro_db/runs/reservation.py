@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from cerebro_db.errors import CerebroError, ObjectInUse
-from cerebro_db.postgres.control import END_HOLDER, holder_of
-from cerebro_db.postgres.outputs import check, cleared_output, output_key, table_key
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.outputs import check, cleared_output, output_key, table_key
 from cerebro_db.runs.setup import RunSetup
 
 ROLE = "model_output_table"

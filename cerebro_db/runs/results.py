@@ -14,15 +14,15 @@ from cerebro_db.columns.recorded import recorded_text
 from cerebro_db.configs.grids.outputs import first_metric, loss_names, metric_names
 from cerebro_db.core.spec import TRAINING, VALIDATION, Configuration
 from cerebro_db.core.statuses import FINISHED, STOPPED
-from cerebro_db.postgres.catalog import STATES_SCHEMA, Catalog, StoredRun
+from cerebro_db.postgres.catalog.records import EndRow, record_ends
+from cerebro_db.postgres.catalog.runs import Catalog, StoredRun
+from cerebro_db.postgres.catalog.states import IN_USE, StateStore
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.outputs import replaced
-from cerebro_db.postgres.packed import PackedTable
-from cerebro_db.postgres.records import EndRow, record_ends
-from cerebro_db.postgres.sessions import StatementFailed
-from cerebro_db.postgres.states import IN_USE, StateStore
-from cerebro_db.postgres.table_kinds import HISTORY_SUFFIX, MODELS, STATES_SUFFIX
+from cerebro_db.postgres.names import STATES_SCHEMA, QualifiedName, quote
+from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.tables.kinds import HISTORY_SUFFIX, MODELS, STATES_SUFFIX
+from cerebro_db.postgres.tables.outputs import replaced
+from cerebro_db.postgres.tables.packed import PackedTable
 from cerebro_db.runs.searches.results import INFO_COLUMNS, SearchResults, results_of
 from cerebro_db.runs.setup import RunSetup
 

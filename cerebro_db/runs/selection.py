@@ -9,9 +9,9 @@ from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.core.decisions import Change
 from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.models.object_tables import object_table
-from cerebro_db.postgres.relations import Relation, find, find_if_there
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.table_kinds import Facts
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.kinds import Facts
+from cerebro_db.postgres.tables.relations import Relation, find, find_if_there
 from cerebro_db.requests.fitting import FitOneRequest, FitRequest
 
 _HINT = "cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make such tables"

@@ -21,14 +21,14 @@ from cerebro_db.decide import callbacks
 from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
 from cerebro_db.models.architectures import load_architectures
 from cerebro_db.models.fit_checks import check_alike, configuration_named, target_facts, with_counts
-from cerebro_db.postgres.catalog import Catalog
+from cerebro_db.postgres.catalog.runs import Catalog
 from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.outputs import Outputs, new_output, new_outputs
-from cerebro_db.postgres.packed import PackedTable, load_packed
-from cerebro_db.postgres.relations import find, find_if_there, new_name
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.table_kinds import MODELS, STATES_SUFFIX
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.kinds import MODELS, STATES_SUFFIX
+from cerebro_db.postgres.tables.outputs import Outputs, new_output, new_outputs
+from cerebro_db.postgres.tables.packed import PackedTable, load_packed
+from cerebro_db.postgres.tables.relations import find, find_if_there, new_name
 from cerebro_db.requests.fitting import FitOneRequest, FitRequest, RunRequest
 from cerebro_db.requests.searching import SearchRequest
 from cerebro_db.runs.configurations import Maker

@@ -11,8 +11,12 @@ from cerebro_db.configs.grids.parameters import parse_fit_params
 from cerebro_db.core.strategies import FASTEST, SLOWEST, Speeds
 from cerebro_db.decide.cost import step_seconds
 from cerebro_db.errors import CerebroError
-from cerebro_db.postgres.past_hops import PastConfiguration, past_configurations, trained_seconds
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.catalog.past_hops import (
+    PastConfiguration,
+    past_configurations,
+    trained_seconds,
+)
+from cerebro_db.postgres.sessions.session import Session
 
 # By estimate. In shorter hops what is around the steps counts; shorter steps are never shared.
 _LEAST_HOP_SECONDS = 0.5

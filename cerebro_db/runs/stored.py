@@ -33,24 +33,24 @@ from cerebro_db.decide.strategies import parse_strategy
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongRunStatus
 from cerebro_db.models.architectures import limits_of
 from cerebro_db.models.fit_checks import target_facts, with_counts
-from cerebro_db.postgres.catalog import (
+from cerebro_db.postgres.calls.settings import everywhere
+from cerebro_db.postgres.catalog.records import copy_rounds, decisions_of
+from cerebro_db.postgres.catalog.runs import (
     ArchitectureRow,
     Catalog,
     ConfigurationRow,
     RunRow,
     StoredRun,
 )
-from cerebro_db.postgres.control import transaction
+from cerebro_db.postgres.catalog.states import StateStore
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.training import StateTables
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import PackedTable, check_name, packed_of
-from cerebro_db.postgres.packed import fingerprint as packed_fingerprint
-from cerebro_db.postgres.records import copy_rounds, decisions_of
-from cerebro_db.postgres.session_settings import everywhere
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.states import StateStore
-from cerebro_db.postgres.table_kinds import STATES_SUFFIX
+from cerebro_db.postgres.sessions.locks import transaction
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.kinds import STATES_SUFFIX
+from cerebro_db.postgres.tables.packed import PackedTable, check_name, packed_of
+from cerebro_db.postgres.tables.packed import fingerprint as packed_fingerprint
 from cerebro_db.requests.fitting import check_workers
 from cerebro_db.runs.catalog import RunCatalog, diverged, measured
 from cerebro_db.runs.setup import RunSetup, partitions_of, workers_of

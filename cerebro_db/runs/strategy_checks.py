@@ -12,11 +12,11 @@ from cerebro_db.core.strategies import Strategy
 from cerebro_db.decide.strategies import DEFAULT, DEFAULT_OF_ONE, STRATEGIES, listed
 from cerebro_db.decide.strategies.allreduce import AllReduce
 from cerebro_db.errors import InvalidArgument, NotSupported, TooManyConnections
+from cerebro_db.postgres.calls.gpus import hosts_of
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.hosts import PostgreSQLHosts
-from cerebro_db.postgres.gpus import hosts_of
-from cerebro_db.postgres.packed import PackedTable
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.packed import PackedTable
 from cerebro_db.requests.fitting import RunRequest
 
 

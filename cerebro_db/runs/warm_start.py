@@ -23,11 +23,13 @@ from cerebro_db.models.trained import (
     one_or_all,
     recipe,
 )
-from cerebro_db.postgres.control import control_session, preparation
+from cerebro_db.postgres.calls.host import control_session, preparation
 from cerebro_db.postgres.names import HERE, shown_literal
-from cerebro_db.postgres.relations import find_if_there
-from cerebro_db.postgres.sessions import Session, SessionPool, StatementFailed
-from cerebro_db.postgres.table_kinds import HISTORY_SUFFIX, STATES_SUFFIX
+from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.sessions.pool import SessionPool
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.kinds import HISTORY_SUFFIX, STATES_SUFFIX
+from cerebro_db.postgres.tables.relations import find_if_there
 from cerebro_db.runs.setup import RunSetup
 
 ROLE = "model_output_table"

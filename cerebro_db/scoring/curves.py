@@ -8,8 +8,8 @@ from cerebro_db.configs.grids.outputs import CURVES
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.registered import named_models
 from cerebro_db.models.trained import load_models
-from cerebro_db.postgres.control import JobHost, control_session
-from cerebro_db.postgres.packed import load_packed
+from cerebro_db.postgres.calls.host import JobHost, control_session
+from cerebro_db.postgres.tables.packed import load_packed
 from cerebro_db.scoring.evaluation import ScoringJob, check_alike
 from cerebro_db.scoring.prediction_models import shown_classes
 

@@ -27,27 +27,33 @@ from cerebro_db.models.trained import (
     one_or_all,
     recipe,
 )
-from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.control import (
+from cerebro_db.postgres.calls.gpus import check_gpus, gpu_places
+from cerebro_db.postgres.calls.host import (
     NO_RUN,
     JobHost,
-    Statement,
     control_session,
-    gather,
     preparation,
     retried_once,
-    slots,
-    transaction,
 )
+from cerebro_db.postgres.calls.slots import slots
+from cerebro_db.postgres.catalog.runs import Catalog
 from cerebro_db.postgres.dialects.postgresql.training import ScanOrder
-from cerebro_db.postgres.gpus import check_gpus, gpu_places
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.outputs import Outputs, new_outputs, replaced
-from cerebro_db.postgres.packed import PackedTable, PartitionInfo, cause_of, is_packed, load_packed
-from cerebro_db.postgres.relations import Relation, find
-from cerebro_db.postgres.sessions import Session, StatementFailed, close_all
-from cerebro_db.postgres.table_kinds import CONFUSION as CONFUSION_MATRICES
-from cerebro_db.postgres.table_kinds import SCORES, Kind
+from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.sessions.locks import transaction
+from cerebro_db.postgres.sessions.parallel import Statement, gather
+from cerebro_db.postgres.sessions.session import Session, close_all
+from cerebro_db.postgres.tables.kinds import CONFUSION as CONFUSION_MATRICES
+from cerebro_db.postgres.tables.kinds import SCORES, Kind
+from cerebro_db.postgres.tables.outputs import Outputs, new_outputs, replaced
+from cerebro_db.postgres.tables.packed import (
+    PackedTable,
+    PartitionInfo,
+    cause_of,
+    is_packed,
+    load_packed,
+)
+from cerebro_db.postgres.tables.relations import Relation, find
 from cerebro_db.relay.machine import cores
 from cerebro_db.requests.predicting import ScoringRequest
 from cerebro_db.scoring.prediction_models import shown_classes

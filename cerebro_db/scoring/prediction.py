@@ -18,17 +18,18 @@ from cerebro_db.executors.tasks import input_task, target_task
 from cerebro_db.models.architectures import load_architectures
 from cerebro_db.models.registered import named_models
 from cerebro_db.packing.drift import Observed
-from cerebro_db.postgres.control import JobHost, control_session, transaction
+from cerebro_db.postgres.calls.host import JobHost, control_session
+from cerebro_db.postgres.catalog.drift import Drift, record
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.prediction import StoredModel
 from cerebro_db.postgres.dialects.postgresql.prediction_answers import Answer as Answers
 from cerebro_db.postgres.dialects.postgresql.prediction_answers import Classes, Several, Values
-from cerebro_db.postgres.drift import Drift, record
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.outputs import new_outputs
-from cerebro_db.postgres.relations import Relation, find
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.table_kinds import PREDICTIONS
+from cerebro_db.postgres.sessions.locks import transaction
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.kinds import PREDICTIONS
+from cerebro_db.postgres.tables.outputs import new_outputs
+from cerebro_db.postgres.tables.relations import Relation, find
 from cerebro_db.requests.predicting import ByomRequest, PredictionRequest
 from cerebro_db.scoring.prediction_job import PredictionJob, SpreadJob, Work
 from cerebro_db.scoring.prediction_models import (

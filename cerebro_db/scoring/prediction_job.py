@@ -15,35 +15,28 @@ from cerebro_db.errors import CerebroError, DuplicateTable, InvalidState
 from cerebro_db.executors.tasks import worker_task
 from cerebro_db.models.trained import no_state
 from cerebro_db.packing.drift import Observed, observe
-from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.completeness import check_complete, count_of
-from cerebro_db.postgres.control import (
-    END_HOLDER,
+from cerebro_db.postgres.calls.host import (
     NO_RUN,
     SCORING_THREADS,
     JobHost,
-    gather_made,
-    holder_of,
     preparation,
     retried_once,
-    run_each,
-    slots,
-    transaction,
 )
+from cerebro_db.postgres.calls.settings import as_seen, notify_of_other_styles
+from cerebro_db.postgres.calls.slots import slots
+from cerebro_db.postgres.catalog.runs import Catalog
 from cerebro_db.postgres.dialects.choice import SpreadPrediction
 from cerebro_db.postgres.dialects.greenplum6.prediction import Brought
 from cerebro_db.postgres.dialects.postgresql.prediction import UNFINISHED, Piece, Statement
 from cerebro_db.postgres.dialects.postgresql.prediction_answers import Answer, Several
-from cerebro_db.postgres.leftovers import draft_key, drop_leftovers
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.outputs import Outputs, publish, replaced
-from cerebro_db.postgres.session_settings import as_seen, notify_of_other_styles
-from cerebro_db.postgres.sessions import (
-    Session,
-    StatementFailed,
-    close_all,
-    reset_all,
-)
+from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of, transaction
+from cerebro_db.postgres.sessions.parallel import gather_made, run_each
+from cerebro_db.postgres.sessions.session import Session, close_all, reset_all
+from cerebro_db.postgres.tables.completeness import check_complete, count_of
+from cerebro_db.postgres.tables.leftovers import draft_key, drop_leftovers
+from cerebro_db.postgres.tables.outputs import Outputs, publish, replaced
 from cerebro_db.relay.machine import cores
 from cerebro_db.scoring.prediction_models import Asked, Member
 from cerebro_db.scoring.prediction_source import ROLE, Buffers, Rows

@@ -16,10 +16,10 @@ from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.tasks import input_task
 from cerebro_db.models.registered import name_of
 from cerebro_db.models.trained import ModelTable, load_models, recipe
-from cerebro_db.postgres.control import transaction
 from cerebro_db.postgres.dialects.postgresql.prediction import StoredModel
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.times import Styles, as_shown
+from cerebro_db.postgres.sessions.locks import transaction
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.times import Styles, as_shown
 from cerebro_db.training.scores.targets import TargetFacts
 
 LOSS = "loss"

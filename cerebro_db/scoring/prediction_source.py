@@ -14,16 +14,17 @@ from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongO
 from cerebro_db.packing.columns import id_columns, listed_inputs
 from cerebro_db.packing.row_faults import left_out, reason, remedy, unreadable, without_nulls
 from cerebro_db.packing.source import recorded_input, within_limits
-from cerebro_db.postgres.completeness import scanned_elsewhere
+from cerebro_db.postgres.calls.settings import is_seen, seen_rows
+from cerebro_db.postgres.catalog.drift import Read
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.dialects.postgresql.prediction import PackedSource, RowSource
-from cerebro_db.postgres.drift import Read
 from cerebro_db.postgres.names import quote
-from cerebro_db.postgres.packed import PackedTable, is_packed, load_packed
-from cerebro_db.postgres.relations import Relation, column, find, split_names
-from cerebro_db.postgres.session_settings import is_seen, seen_rows
-from cerebro_db.postgres.sessions import Session, StatementFailed
+from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.completeness import scanned_elsewhere
+from cerebro_db.postgres.tables.packed import PackedTable, is_packed, load_packed
+from cerebro_db.postgres.tables.relations import Relation, column, find, split_names
 from cerebro_db.scoring.prediction_models import Asked
 from cerebro_db.training.buffers import wire_bytes
 from cerebro_db.training.scores.id_fault import HINT as ID_HINT

@@ -16,13 +16,13 @@ from cerebro_db.models.trained import ModelTable
 from cerebro_db.packing import pack as packing
 from cerebro_db.packing.columns import names_in
 from cerebro_db.packing.request import PackRequest
-from cerebro_db.postgres.control import JobHost
-from cerebro_db.postgres.leftovers import scratch_tables
+from cerebro_db.postgres.calls.host import JobHost
+from cerebro_db.postgres.calls.settings import as_seen, is_seen, isolation
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.packed import PackedTable, load_packed
-from cerebro_db.postgres.relations import Relation, column
-from cerebro_db.postgres.session_settings import as_seen, is_seen, isolation
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.leftovers import scratch_tables
+from cerebro_db.postgres.tables.packed import PackedTable, load_packed
+from cerebro_db.postgres.tables.relations import Relation, column
 
 # The row of a copy has no address that a user could look up.
 _ADDRESS = re.compile(r", (?:gp_segment_id \d+, )?ctid \(\d+,\d+\)")

@@ -7,11 +7,12 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from cerebro_db.errors import NotSupported, ReadOnlyTransaction, SerializationFailed
+from cerebro_db.postgres.calls.settings import settings_of
 from cerebro_db.postgres.dialects.postgresql.dialect import DECIDING_SETTINGS
 from cerebro_db.postgres.names import value_literal
-from cerebro_db.postgres.relations import SearchPath, use_search_path
-from cerebro_db.postgres.session_settings import settings_of
-from cerebro_db.postgres.sessions import Session, StatementFailed, Tick, as_raised
+from cerebro_db.postgres.sessions.errors import StatementFailed, as_raised
+from cerebro_db.postgres.sessions.session import Session, Tick
+from cerebro_db.postgres.tables.relations import SearchPath, use_search_path
 
 # Types of parameters: without a schema they would be looked for on the caller's path.
 TEXT, BYTEA, OID, INT4 = "pg_catalog.text", "pg_catalog.bytea", "pg_catalog.oid", "pg_catalog.int4"

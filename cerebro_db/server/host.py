@@ -12,22 +12,20 @@ from typing import Any
 
 from cerebro_db.configs.settings import parse_setting
 from cerebro_db.errors import InvalidArgument, LoopbackFailed, OpenTransaction
+from cerebro_db.postgres.calls.settings import check_settings, settings_of, work_for
+from cerebro_db.postgres.catalog.jobs import Jobs
 from cerebro_db.postgres.dialects.choice import ASKS_NOTHING, IDENTITY, PostgreSQL, dialect_of
-from cerebro_db.postgres.jobs import Jobs
-from cerebro_db.postgres.relations import (
+from cerebro_db.postgres.sessions.dsn import without_cleartext
+from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.sessions.pool import SessionPool
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.relations import (
     CallerPath,
     SearchPath,
     forget_search_path,
     search_path_with,
 )
-from cerebro_db.postgres.session_settings import check_settings, settings_of, work_for
-from cerebro_db.postgres.sessions import (
-    Session,
-    SessionPool,
-    StatementFailed,
-    without_cleartext,
-)
-from cerebro_db.postgres.times import Styles
+from cerebro_db.postgres.tables.times import Styles
 from cerebro_db.server.caller import (
     INT4,
     PATH_FACTS,

@@ -24,12 +24,12 @@ from cerebro_db.errors import (
 from cerebro_db.packing import pack as packing
 from cerebro_db.packing.columns import id_columns, names_in
 from cerebro_db.packing.request import PackRequest, pack_request
-from cerebro_db.postgres.control import JobHost, control_session
-from cerebro_db.postgres.outputs import new_outputs
-from cerebro_db.postgres.relations import CallerPath, SearchPath, column, find, new_name
-from cerebro_db.postgres.session_settings import SEARCH_PATH
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.table_kinds import PACKED, PREDICTIONS
+from cerebro_db.postgres.calls.host import JobHost, control_session
+from cerebro_db.postgres.calls.settings import SEARCH_PATH
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.kinds import PACKED, PREDICTIONS
+from cerebro_db.postgres.tables.outputs import new_outputs
+from cerebro_db.postgres.tables.relations import CallerPath, SearchPath, column, find, new_name
 from cerebro_db.relay.machine import cores
 from cerebro_db.requests.declared import FUNCTIONS, Function, Job, Request, Unscheduled
 from cerebro_db.requests.fitting import ResumeRequest, RunRequest

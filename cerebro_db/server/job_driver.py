@@ -18,15 +18,17 @@ from cerebro_db.errors import (
     RunInterrupted,
     Unexpected,
 )
-from cerebro_db.postgres import drift
-from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.control import control_session, transaction
+from cerebro_db.postgres.calls.host import control_session
+from cerebro_db.postgres.calls.settings import SessionSettings, work_for
+from cerebro_db.postgres.catalog import drift
+from cerebro_db.postgres.catalog.jobs import ENDS, Job, Jobs
+from cerebro_db.postgres.catalog.runs import Catalog
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.jobs import ENDS, Job, Jobs
-from cerebro_db.postgres.relations import CallerPath, SearchPath
-from cerebro_db.postgres.session_settings import SessionSettings, work_for
-from cerebro_db.postgres.sessions import Session, SessionPool, is_alive
-from cerebro_db.postgres.times import STYLES, Styles
+from cerebro_db.postgres.sessions.locks import transaction
+from cerebro_db.postgres.sessions.pool import SessionPool, is_alive
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.relations import CallerPath, SearchPath
+from cerebro_db.postgres.tables.times import STYLES, Styles
 from cerebro_db.requests.declared import RUN, Function
 from cerebro_db.runs import job_drivers, lifecycle
 from cerebro_db.runs.driver import drive_on

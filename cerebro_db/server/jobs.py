@@ -20,11 +20,13 @@ from cerebro_db.errors import (
     NotSupported,
     WrongRunStatus,
 )
-from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.control import control_session, transaction
-from cerebro_db.postgres.jobs import ENDS, OPEN, Calls, Jobs, Schedule, Schedules
+from cerebro_db.postgres.calls.host import control_session
+from cerebro_db.postgres.catalog.jobs import ENDS, OPEN, Calls, Jobs, Schedule, Schedules
+from cerebro_db.postgres.catalog.runs import Catalog
 from cerebro_db.postgres.names import literal
-from cerebro_db.postgres.sessions import POLL_SECONDS, Session, StatementFailed
+from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.sessions.locks import transaction
+from cerebro_db.postgres.sessions.session import POLL_SECONDS, Session
 from cerebro_db.relay.keepers import DRIVER_SECONDS
 from cerebro_db.requests import jobs as requests
 from cerebro_db.requests.declared import Request

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from cerebro_db.postgres.outputs import drop_outputs
+from cerebro_db.postgres.tables.outputs import drop_outputs
 from cerebro_db.requests.administration import DropOutputsRequest
 from cerebro_db.requests.predicting import (
     ByomRequest,

@@ -15,13 +15,13 @@ from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import InvalidArgument, InvalidState
 from cerebro_db.models.registered import RegisteredModel, named_models
 from cerebro_db.models.trained import ROLE
-from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.control import control_session
+from cerebro_db.postgres.calls.host import control_session
+from cerebro_db.postgres.catalog.runs import Catalog
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.relations import CallerPath, find_if_there, require_text, spellings
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.table_kinds import STATES_SUFFIX
-from cerebro_db.postgres.times import Styles
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.kinds import STATES_SUFFIX
+from cerebro_db.postgres.tables.relations import CallerPath, find_if_there, require_text, spellings
+from cerebro_db.postgres.tables.times import Styles
 from cerebro_db.requests.predicting import PredictOutputsRequest, PredictRowRequest
 from cerebro_db.scoring.prediction_models import Asked, models_of_table, shown_classes
 from cerebro_db.server import network

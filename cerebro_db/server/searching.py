@@ -9,7 +9,7 @@ from cerebro_db.configs.grids.model_selection import combine
 from cerebro_db.models.best import best_of
 from cerebro_db.models.hyperband import schedule_rows, write_schedule
 from cerebro_db.models.studies import importance_of
-from cerebro_db.postgres.control import control_session
+from cerebro_db.postgres.calls.host import control_session
 from cerebro_db.requests import searching as requests
 from cerebro_db.runs.searches import requests as search_requests
 from cerebro_db.runs.searches import search as runs

@@ -12,8 +12,8 @@ from typing import Any
 import cerebro_db
 from cerebro_db.configs.settings import OF_SUPERUSERS, Settings, parse_setting
 from cerebro_db.errors import InvalidArgument, NotPermitted, PeersApart
-from cerebro_db.postgres import gpus
-from cerebro_db.postgres.sessions import check_dsn
+from cerebro_db.postgres.calls import gpus
+from cerebro_db.postgres.sessions.dsn import check_dsn
 from cerebro_db.relay.machine import memory_mb
 from cerebro_db.requests.administration import GpuRequest, SettingRequest, VersionRequest
 from cerebro_db.server import network

@@ -18,9 +18,10 @@ from cerebro_db.packing import pack
 from cerebro_db.packing.encoding_plan import EncodingRequest
 from cerebro_db.packing.encoding_rows import EncodeRequest, EncoderRequest, create_encoder, encode
 from cerebro_db.packing.request import PackRequest
-from cerebro_db.postgres.control import control_session, transaction
+from cerebro_db.postgres.calls.host import control_session
 from cerebro_db.postgres.dialects.choice import dialect_of
-from cerebro_db.postgres.sessions import SessionPool
+from cerebro_db.postgres.sessions.locks import transaction
+from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.scoring.prediction import PredictionRequest, predict
 from tests.columns.conftest import KINDS
 from tests.models.conftest import Network

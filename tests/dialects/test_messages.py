@@ -6,7 +6,7 @@ import pytest
 
 from cerebro_db.postgres.dialects.choice import dialect_of
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.sessions import as_raised
+from cerebro_db.postgres.sessions.errors import as_raised
 
 TABLE = QualifiedName("public", "digits")
 PLAIN, SEGMENTS = dialect_of(150000, "postgresql").packing, dialect_of(90426, "greenplum6").packing

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.postgres import states
+from cerebro_db.postgres.catalog import states
+from cerebro_db.postgres.catalog.states import StateStore
 from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining, StateTables
-from cerebro_db.postgres.sessions import StatementFailed
-from cerebro_db.postgres.states import StateStore
+from cerebro_db.postgres.sessions.errors import StatementFailed
 
 MB = 2**20
 NAMES = StateTables("run_x", hops_an_epoch=2, every_hop=False)

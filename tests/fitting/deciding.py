@@ -16,7 +16,7 @@ from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.core.decisions import Change, Decision, add, clone, promote, stop
 from cerebro_db.core.ports import NoDecider
 from cerebro_db.core.state import RunState
-from cerebro_db.postgres.control import Client
+from cerebro_db.postgres.calls.host import Client
 from cerebro_db.requests.fitting import FitRequest
 from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import fit_multiple, resume

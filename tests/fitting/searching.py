@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from cerebro_db.core.spec import Space
-from cerebro_db.postgres.control import Client
+from cerebro_db.postgres.calls.host import Client
 from cerebro_db.requests.searching import SearchRequest
 from cerebro_db.runs import decisions
 from cerebro_db.runs.attempt import Limits

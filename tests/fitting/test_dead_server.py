@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cerebro_db.errors import RunInterrupted
-from cerebro_db.postgres.control import Client
+from cerebro_db.postgres.calls.host import Client
 from cerebro_db.requests.fitting import FitRequest
 from cerebro_db.runs.driver import fit_multiple
 

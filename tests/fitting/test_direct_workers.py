@@ -22,8 +22,8 @@ from cerebro_db.errors import (
     UndefinedRun,
     WrongRunStatus,
 )
-from cerebro_db.postgres.direct_session import DirectSession
-from cerebro_db.postgres.sessions import StatementFailed
+from cerebro_db.postgres.direct.session import DirectSession
+from cerebro_db.postgres.sessions.errors import StatementFailed
 from tests.fitting.direct import Worker, hops_of, ordered, paused, status, stuck
 from tests.fitting.direct import calm as calm
 from tests.fitting.direct import keepers as keepers

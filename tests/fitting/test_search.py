@@ -17,7 +17,7 @@ from pace import stretched
 from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.methods.asha import Asha
 from cerebro_db.errors import InvalidArgument, WrongRunStatus
-from cerebro_db.postgres.control import Client
+from cerebro_db.postgres.calls.host import Client
 from cerebro_db.requests.searching import ReplayRequest
 from cerebro_db.runs.searches import extending, notices, replay, requests
 from cerebro_db.runs.searches.search import search

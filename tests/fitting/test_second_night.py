@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from psycopg2 import errors
 
-from cerebro_db.postgres.connections import connections_of
-from cerebro_db.postgres.control import lock_key
 from cerebro_db.postgres.names import QualifiedName
+from cerebro_db.postgres.sessions.connections import connections_of
+from cerebro_db.postgres.sessions.locks import lock_key
 from cerebro_db.watching import reading
 from cerebro_db.watching.report import read, rendered
 from tests.conftest import Sql

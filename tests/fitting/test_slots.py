@@ -16,7 +16,7 @@ from servers import as_role, connected
 
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.postgres import find
-from cerebro_db.postgres import control
+from cerebro_db.postgres.calls.slots import _FREE
 from tests.fitting.sizes import PARTITIONS
 
 Fit = Callable[..., tuple[str, int]]
@@ -139,10 +139,10 @@ def test_reserved_connections_are_not_free(own_folder: Path) -> None:
         session = connected(cluster.dsn())
         with session.cursor() as cursor:
             cursor.execute("CREATE ROLE alice; SET ROLE alice")
-            cursor.execute(control._FREE)
+            cursor.execute(_FREE)
             few = cursor.fetchone()[0]
             cursor.execute("RESET ROLE; GRANT pg_use_reserved_connections TO alice; SET ROLE alice")
-            cursor.execute(control._FREE)
+            cursor.execute(_FREE)
             assert cursor.fetchone()[0] == few + 5
         session.close()
     finally:

@@ -14,8 +14,8 @@ from servers import VARIABLE, connected, drop_database, make_database
 
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
-from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.catalog.runs import Catalog
+from cerebro_db.postgres.sessions.session import Session
 from conftest import Sql
 from tests.fitting.conftest import blobs as blobs
 

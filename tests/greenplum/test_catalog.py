@@ -7,12 +7,7 @@ import pytest
 
 from cerebro_db.core.spec import Hop
 from cerebro_db.core.tasks import Measures
-from cerebro_db.postgres.catalog import (
-    ArchitectureRow,
-    Catalog,
-    ConfigurationRow,
-    RunRow,
-)
+from cerebro_db.postgres.catalog.runs import ArchitectureRow, Catalog, ConfigurationRow, RunRow
 from cerebro_db.postgres.names import QualifiedName
 from conftest import Sql
 

@@ -13,9 +13,9 @@ import pytest
 from cerebro_db.errors import InstallationFailed, InvalidData
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
-from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.control import transaction
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.catalog.runs import Catalog
+from cerebro_db.postgres.sessions.locks import transaction
+from cerebro_db.postgres.sessions.session import Session
 from conftest import Sql
 from tests.greenplum.test_catalog import new_run
 

@@ -10,7 +10,7 @@ import psycopg2
 import pytest
 
 from cerebro_db.decide import dispatch
-from cerebro_db.postgres.control import Client
+from cerebro_db.postgres.calls.host import Client
 from cerebro_db.requests.fitting import FitRequest
 from cerebro_db.runs.driver import fit_multiple
 from conftest import Sql

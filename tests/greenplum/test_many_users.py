@@ -13,8 +13,8 @@ import psycopg2.extensions
 import pytest
 from servers import connected
 
-from cerebro_db.postgres.catalog import RUN_TABLES, Catalog
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.catalog.runs import RUN_TABLES, Catalog
+from cerebro_db.postgres.sessions.session import Session
 from chaos.segments import NotHere, Segments
 from chaos.server import until
 from conftest import Sql

@@ -12,8 +12,9 @@ from cerebro_db.postgres.dialects.greenplum6.dialect import Greenplum6
 from cerebro_db.postgres.dialects.greenplum6.rotation import GreenplumRotation
 from cerebro_db.postgres.dialects.postgresql.training import HopOrder, ScanOrder, StateTables
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import PackedTable, load_packed, print_query
-from cerebro_db.postgres.sessions import Session, SessionLost, StatementFailed
+from cerebro_db.postgres.sessions.errors import SessionLost, StatementFailed
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.packed import PackedTable, load_packed, print_query
 from cerebro_db.runs.results import model_tables, models_from_states
 from conftest import Sql
 

@@ -19,7 +19,7 @@ from cerebro_db.postgres.dialects.postgresql.prediction_answers import (
     Values,
 )
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions.session import Session
 from conftest import Sql
 
 X = Input(Column("x", "real[]", 1021, "real[]", "A", 700, "N"), "", 700)

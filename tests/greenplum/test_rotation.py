@@ -13,7 +13,7 @@ from run_states import begin, finish, planned, run_state, view
 
 from cerebro_db.core.spec import Hop
 from cerebro_db.decide.strategies.rotation import next_step
-from cerebro_db.postgres.control import Client
+from cerebro_db.postgres.calls.host import Client
 from cerebro_db.postgres.dialects.greenplum6.rotation import GreenplumRotation
 from cerebro_db.requests.fitting import FitRequest
 from cerebro_db.runs.driver import fit_multiple

@@ -13,7 +13,7 @@ import pytest
 from pace import until as wait_for
 from servers import connected
 
-from cerebro_db.postgres.control import Client
+from cerebro_db.postgres.calls.host import Client
 from cerebro_db.postgres.dialects.greenplum6.training import GreenplumTraining
 from cerebro_db.postgres.dialects.postgresql.training import (
     HopOrder,
@@ -21,7 +21,7 @@ from cerebro_db.postgres.dialects.postgresql.training import (
     Statement,
     StateTables,
 )
-from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.tables.packed import PackedTable
 from cerebro_db.requests.fitting import FitRequest
 from cerebro_db.runs.driver import fit_multiple
 from conftest import Sql

@@ -7,7 +7,7 @@ from psycopg2 import errors
 from servers import Caller
 
 from cerebro_db.postgres.dialects.choice import dialect_of
-from cerebro_db.postgres.sessions import SessionPool
+from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.requests.predicting import EvaluationRequest
 from cerebro_db.scoring import evaluation
 

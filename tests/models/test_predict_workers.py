@@ -10,7 +10,7 @@ from psycopg2 import errors
 from reasons import NO_ADDRESSES
 from servers import connected
 
-from cerebro_db.postgres.control import lock_key
+from cerebro_db.postgres.sessions.locks import lock_key
 
 FLOWERS = ["iris", "ro'se", None]
 ROWS = 9000

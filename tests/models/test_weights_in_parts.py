@@ -12,7 +12,7 @@ import psycopg2
 import pytest
 
 from cerebro_db.models import architectures
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.server import joined, models
 from tests.security.conftest import NET
 

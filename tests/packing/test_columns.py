@@ -7,7 +7,7 @@ import pytest
 from cerebro_db.columns.values import Column
 from cerebro_db.errors import InvalidArgument, UndefinedColumn
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.relations import Relation, listed_columns, split_names
+from cerebro_db.postgres.tables.relations import Relation, listed_columns, split_names
 
 NAMES = ("age", "Zip code", 'a,"b', " x ", "50% of {}", "id")
 RELATION = Relation(

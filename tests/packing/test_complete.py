@@ -12,12 +12,12 @@ from servers import Caller
 from cerebro_db.errors import IncompleteRead
 from cerebro_db.packing import pack
 from cerebro_db.packing.request import PackRequest
-from cerebro_db.postgres.completeness import scanned_elsewhere
 from cerebro_db.postgres.dialects.choice import PostgreSQL, dialect_of
 from cerebro_db.postgres.dialects.postgresql.packing import PostgreSQLPacking
 from cerebro_db.postgres.dialects.postgresql.prediction import PostgreSQLPrediction
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.sessions import SessionPool
+from cerebro_db.postgres.sessions.pool import SessionPool
+from cerebro_db.postgres.tables.completeness import scanned_elsewhere
 from cerebro_db.scoring import prediction
 from tests.security.conftest import NET
 

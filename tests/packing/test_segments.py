@@ -8,18 +8,18 @@ import pytest
 
 from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.packing.segments import Chosen, of_dbids, on_hosts
-from cerebro_db.postgres.dialects.greenplum6.hosts import GreenplumHosts
-from cerebro_db.postgres.dialects.postgresql.hosts import PostgreSQLHosts, Server
-from cerebro_db.postgres.gpus import (
+from cerebro_db.postgres.calls.gpus import (
     check_gpus,
     checked_source,
     first_segments,
     gpu_places,
     places_on_hosts,
 )
+from cerebro_db.postgres.dialects.greenplum6.hosts import GreenplumHosts
+from cerebro_db.postgres.dialects.postgresql.hosts import PostgreSQLHosts, Server
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import PackedTable
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.packed import PackedTable
 
 # A coordinator with its standby; two hosts with two segments each, which mirror each other. The
 # mirror of segment 3 has taken over.

@@ -15,9 +15,9 @@ from cerebro_db.core.spec import TRAINING, Hop, Workers
 from cerebro_db.core.tasks import Train, WorkerView
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.direct_order import Order
-from cerebro_db.postgres import binary
 from cerebro_db.postgres.dialects.postgresql.direct import PostgreSQLDirect
-from cerebro_db.postgres.direct_session import DirectRun
+from cerebro_db.postgres.direct.session import DirectRun
+from cerebro_db.postgres.sessions import binary
 
 RUN = DirectRun(7, "ann", "running", "hopper", f"run_{'0' * 32}", 1, {})
 TASK = json.dumps({"buffers": {"ids": [3, 0, 1, 2], "rows": [10, 10, 10, 5]}})

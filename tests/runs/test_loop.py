@@ -37,7 +37,7 @@ from cerebro_db.core.tasks import (
 )
 from cerebro_db.decide.strategies.auto import Auto
 from cerebro_db.errors import HandedBack, TrainerLost
-from cerebro_db.postgres.sessions import StatementFailed
+from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.protocol import HopReport
 from cerebro_db.runs.loop import Loop
 from cerebro_db.runs.notices import RunNotices

@@ -15,7 +15,7 @@ from cerebro_db.executors import sessions as executor
 from cerebro_db.executors.process_groups import ProcessGroup
 from cerebro_db.executors.sessions import WorkerSessions
 from cerebro_db.executors.workers import RunResources
-from cerebro_db.postgres.sessions import StatementFailed
+from cerebro_db.postgres.sessions.errors import StatementFailed
 
 HOSTS = {0: "a", 1: "a", 2: "b"}
 Answer = Callable[[int, dict[str, Any]], Any]

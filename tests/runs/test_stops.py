@@ -17,8 +17,8 @@ from cerebro_db.errors import (
     WrongRunStatus,
     is_infrastructure_failure,
 )
-from cerebro_db.postgres.catalog import Catalog, Driving
-from cerebro_db.postgres.sessions import StatementFailed
+from cerebro_db.postgres.catalog.runs import Catalog, Driving
+from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.runs.guards import check_still_driven, check_unfinished, status_after
 from cerebro_db.runs.requests import Requests, Stopped
 

@@ -10,7 +10,7 @@ import pytest
 from cerebro_db.core.search import Objective, SearchSpec
 from cerebro_db.core.spec import Space
 from cerebro_db.models.best import best_trials
-from cerebro_db.postgres.trials import TrialRow
+from cerebro_db.postgres.catalog.trials import TrialRow
 
 ACCURACY, LOSS = Objective("accuracy", "validation", True), Objective("loss", "validation", False)
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from cerebro_db.cli.watching import drawn
 from cerebro_db.core.search import Objective, SearchSpec
 from cerebro_db.core.spec import Space
-from cerebro_db.postgres.trials import Progress, TrialRow
+from cerebro_db.postgres.catalog.trials import Progress, TrialRow
 
 SPEC = SearchSpec(
     "hyperband", {}, Space((1,), "", ""), (Objective("accuracy", "validation", True),)

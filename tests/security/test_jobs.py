@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pace import stretched
 
-from cerebro_db.postgres.control import lock_key
+from cerebro_db.postgres.sessions.locks import lock_key
 from tests.security.conftest import Person, Recruit, make_tables
 
 FIT = (

@@ -8,9 +8,9 @@ import pytest
 from cerebro_db.errors import ObjectInUse
 from cerebro_db.install import installer
 from cerebro_db.install.script import Script
-from cerebro_db.postgres import control
-from cerebro_db.postgres.outputs import table_key
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions import locks
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.outputs import table_key
 from tests.security.conftest import Person
 
 IN_USE, DENIED = "55006", "42501"
@@ -41,8 +41,8 @@ def test_who_holds_the_lock_of_a_run_is_reported(
 def test_nobody_waits_for_ever_for_a_lock(
     security_dsn: str, alice: Person, carol: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "LOCK_SECONDS", 0.3)
-    carol.rows("SELECT pg_advisory_lock(%s)", (control.lock_key("models of public.zoo"),))
+    monkeypatch.setattr(locks, "LOCK_SECONDS", 0.3)
+    carol.rows("SELECT pg_advisory_lock(%s)", (locks.lock_key("models of public.zoo"),))
     holder = f"process {carol.connection.info.backend_pid} of role {carol.name}"
     ticks: list[None] = []
     session = Session(
@@ -52,14 +52,14 @@ def test_nobody_waits_for_ever_for_a_lock(
     )
     try:
         session.settle()
-        with pytest.raises(ObjectInUse) as caught, control.transaction(session):
-            control.lock(session, "models of public.zoo")
+        with pytest.raises(ObjectInUse) as caught, locks.transaction(session):
+            locks.lock(session, "models of public.zoo")
         assert holder in caught.value.message
         assert "pg_terminate_backend" in str(caught.value.hint)
         assert ticks
         carol.rows("SELECT pg_advisory_unlock_all()")
-        with control.transaction(session):
-            control.lock(session, "models of public.zoo")
+        with locks.transaction(session):
+            locks.lock(session, "models of public.zoo")
     finally:
         session.close()
         carol.rows("SELECT pg_advisory_unlock_all()")
@@ -84,7 +84,7 @@ def test_who_holds_the_workers_is_reported(root: Person, alice: Person, carol: P
     role = root.value("SELECT oid::bigint FROM pg_roles WHERE rolname = %s", (alice.name,))
     most = root.value("SELECT value::integer FROM cerebro.settings WHERE name = 'max_workers'")
     for number in range(most):
-        key = control.lock_key(f"worker {number} of role {role}")
+        key = locks.lock_key(f"worker {number} of role {role}")
         carol.rows("SELECT pg_advisory_lock(%s)", (key,))
     try:
         error = alice.refused(

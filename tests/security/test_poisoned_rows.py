@@ -10,7 +10,7 @@ import pytest
 from reasons import NO_SUCH_SQL
 
 from cerebro_db.postgres.dialects.choice import dialect_of
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.watching import reading
 from cerebro_db.watching.prometheus import RunsCollector
 from cerebro_db.watching.view import view_of

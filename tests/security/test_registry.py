@@ -16,7 +16,7 @@ from servers import without_segment
 from typer.testing import CliRunner
 
 from cerebro_db.cli.app import app
-from cerebro_db.postgres.control import Client
+from cerebro_db.postgres.calls.host import Client
 from tests.security.conftest import Person, Recruit
 
 DENIED, UNDEFINED, CHECKED = "42501", "42704", "44000"

@@ -12,8 +12,8 @@ import pytest
 from reasons import NO_SUCH_SQL
 
 from cerebro_db.errors import InvalidData
-from cerebro_db.postgres.control import Client
-from cerebro_db.postgres.session_settings import (
+from cerebro_db.postgres.calls.host import Client
+from cerebro_db.postgres.calls.settings import (
     CARRIED,
     DEFAULTS,
     EVERYWHERE,

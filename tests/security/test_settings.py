@@ -13,7 +13,7 @@ import pytest
 import cerebro_db
 from cerebro_db.configs.settings import DESCRIPTIONS, Settings, parse_setting
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.postgres import sessions
+from cerebro_db.postgres.sessions import dsn as strings
 from tests.security.conftest import NET, Person, log_in
 
 PACKAGE = Path(cerebro_db.__file__).resolve().parent
@@ -212,13 +212,13 @@ def test_what_an_earlier_version_stored_is_checked_when_it_is_used(
 def test_no_password_in_clear_text_unless_configured(
     libpq: int, dsn: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions.psycopg2.extensions, "libpq_version", lambda: libpq)
-    assert sessions.without_cleartext(dsn) == expected
+    monkeypatch.setattr(strings.psycopg2.extensions, "libpq_version", lambda: libpq)
+    assert strings.without_cleartext(dsn) == expected
 
 
 def test_a_keyword_that_the_client_library_does_not_know_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r'libpq \d+ cannot use: invalid .* "of_tomorrow"'):
-        sessions.check_dsn("host=a of_tomorrow=1")
+        strings.check_dsn("host=a of_tomorrow=1")
 
 
 def test_users_may_not(alice: Person) -> None:

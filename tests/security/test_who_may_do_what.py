@@ -12,9 +12,9 @@ from reasons import NO_SUCH_SQL
 from servers import without_segment
 
 from cerebro_db.postgres.dialects.choice import dialect_of
-from cerebro_db.postgres.direct_board import DirectBoard, DirectRow, revoke
-from cerebro_db.postgres.direct_session import DirectSession
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.direct.board import DirectBoard, DirectRow, revoke
+from cerebro_db.postgres.direct.session import DirectSession
+from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.protocol import HandedBack
 from cerebro_db.wire import encode
 from tests.security.conftest import (

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from cerebro_db.postgres.sessions import LOST_SQLSTATES
+from cerebro_db.postgres.sessions.errors import LOST_SQLSTATES
 from cerebro_db.relay import backend
 from cerebro_db.relay.calls import Relay
 from cerebro_db.relay.keepers import Installation

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cerebro_db.postgres.control import gather
-from cerebro_db.postgres.sessions import Session, SessionPool
+from cerebro_db.postgres.sessions.parallel import gather
+from cerebro_db.postgres.sessions.pool import SessionPool
+from cerebro_db.postgres.sessions.session import Session
 from tests.conftest import Sql
 
 SLEEP = "SELECT pg_sleep(%s)::text"

@@ -23,7 +23,7 @@ from cerebro_db.client import Database, Run, connect
 from cerebro_db.client.grids import grids
 from cerebro_db.configs.grids.grid import parse_compile_grid, parse_fit_grid
 from cerebro_db.errors import InvalidArgument, LoopbackFailed, UndefinedRun, WrongRunStatus
-from cerebro_db.postgres.sessions import StatementFailed
+from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.watching.comparing import compare
 from cerebro_db.watching.statements import statement_of
 from tests.fitting.conftest import PLAIN

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from cerebro_db.postgres.connections import Connections, connections_of
+from cerebro_db.postgres.sessions.connections import Connections, connections_of
 from cerebro_db.watching import reading, report
 from cerebro_db.watching.reading import Hopped, Standing
 from cerebro_db.watching.report import read, rendered, work

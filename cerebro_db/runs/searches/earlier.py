@@ -9,9 +9,9 @@ from cerebro_db.core.search import Earlier, SearchSpec
 from cerebro_db.decide.search.methods import METHODS
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.trials import measures_of
+from cerebro_db.postgres.catalog.runs import Catalog
+from cerebro_db.postgres.catalog.trials import measures_of
+from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.wire import as_json
 
 

@@ -13,14 +13,16 @@ from cerebro_db.core.state import RunState
 from cerebro_db.decide.search.guarded import fault_of
 from cerebro_db.decide.search.methods import METHODS, parse_more
 from cerebro_db.errors import InvalidArgument, WrongObjectType
-from cerebro_db.postgres.catalog import Catalog, StoredRun
-from cerebro_db.postgres.control import control_session, transaction
+from cerebro_db.postgres.calls.host import control_session
+from cerebro_db.postgres.catalog.records import decisions_of
+from cerebro_db.postgres.catalog.runs import Catalog, StoredRun
+from cerebro_db.postgres.catalog.states import StateStore
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.training import StateTables
-from cerebro_db.postgres.records import decisions_of
-from cerebro_db.postgres.sessions import Session, SessionPool
-from cerebro_db.postgres.states import StateStore
-from cerebro_db.postgres.table_kinds import STATES_SUFFIX
+from cerebro_db.postgres.sessions.locks import transaction
+from cerebro_db.postgres.sessions.pool import SessionPool
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.kinds import STATES_SUFFIX
 from cerebro_db.requests.fitting import check_seconds
 from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import FIXED, Drive, no_notice

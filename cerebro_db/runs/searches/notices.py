@@ -11,9 +11,9 @@ from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.core.tasks import Measures
 from cerebro_db.models.best import best_trials, without_values
+from cerebro_db.postgres.catalog.trials import TrialRow, trials_of
 from cerebro_db.postgres.names import value_literal
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.trials import TrialRow, trials_of
+from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.runs.notices import RunNotices
 from cerebro_db.runs.setup import RunSetup
 

@@ -9,14 +9,15 @@ from msgspec import structs
 
 from cerebro_db.decide.strategies import STRATEGIES, listed, parse_strategy
 from cerebro_db.errors import InvalidArgument, NotPermitted, WrongRunStatus
-from cerebro_db.postgres.catalog import Catalog, StoredRun
-from cerebro_db.postgres.control import control_session
+from cerebro_db.postgres.calls.host import control_session
+from cerebro_db.postgres.catalog.records import decisions_of
+from cerebro_db.postgres.catalog.runs import Catalog, StoredRun
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.outputs import new_output
-from cerebro_db.postgres.records import decisions_of
-from cerebro_db.postgres.sessions import Session, SessionPool
+from cerebro_db.postgres.sessions.pool import SessionPool
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.outputs import new_output
 from cerebro_db.requests.fitting import check_workers
 from cerebro_db.requests.searching import ReplayRequest
 from cerebro_db.runs.attempt import Limits

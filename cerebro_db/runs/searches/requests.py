@@ -22,10 +22,11 @@ from cerebro_db.core.spec import Space
 from cerebro_db.core.statuses import DRIVEN
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.errors import InvalidArgument, WrongRunStatus, hinted
-from cerebro_db.postgres.catalog import Catalog
-from cerebro_db.postgres.control import control_session
-from cerebro_db.postgres.sessions import POLL_SECONDS, Session, SessionPool
-from cerebro_db.postgres.trials import newest_space, search_of, status_of_trial, trials_of
+from cerebro_db.postgres.calls.host import control_session
+from cerebro_db.postgres.catalog.runs import Catalog
+from cerebro_db.postgres.catalog.trials import newest_space, search_of, status_of_trial, trials_of
+from cerebro_db.postgres.sessions.pool import SessionPool
+from cerebro_db.postgres.sessions.session import POLL_SECONDS, Session
 from cerebro_db.requests.fitting import MAX_ITERATIONS
 from cerebro_db.requests.searching import space_of
 from cerebro_db.wire import decode, encode

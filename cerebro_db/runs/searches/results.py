@@ -9,12 +9,12 @@ from typing import Any
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.best import best_trials, write_configurations
+from cerebro_db.postgres.catalog.trials import TrialRow, trials_of
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.outputs import Outputs, new_outputs
-from cerebro_db.postgres.relations import new_name
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.table_kinds import CONFIGURATIONS, MODELS
-from cerebro_db.postgres.trials import TrialRow, trials_of
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.kinds import CONFIGURATIONS, MODELS
+from cerebro_db.postgres.tables.outputs import Outputs, new_outputs
+from cerebro_db.postgres.tables.relations import new_name
 from cerebro_db.runs.setup import RunSetup
 
 ROLE = "model_selection_table"

@@ -38,9 +38,10 @@ from cerebro_db.models.selection import Suiting, check_layers
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import PackedTable, load_packed
-from cerebro_db.postgres.relations import find
-from cerebro_db.postgres.sessions import Session, SessionPool
+from cerebro_db.postgres.sessions.pool import SessionPool
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.packed import PackedTable, load_packed
+from cerebro_db.postgres.tables.relations import find
 from cerebro_db.requests.searching import SearchRequest
 from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.configurations import Maker

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cerebro_db.postgres.binary import Value
 from cerebro_db.postgres.dialects.greenplum6.training import (
     COPY,
     partition_of,
@@ -14,7 +13,8 @@ from cerebro_db.postgres.dialects.greenplum6.training import (
 from cerebro_db.postgres.dialects.postgresql.direct import Chunk, Goal, PostgreSQLDirect
 from cerebro_db.postgres.dialects.postgresql.training import HopOrder, Statement
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.sessions.binary import Value
+from cerebro_db.postgres.tables.packed import PackedTable
 
 
 class GreenplumDirect(PostgreSQLDirect):

@@ -32,7 +32,7 @@ from cerebro_db.postgres.dialects.postgresql.training import (
     weights_of,
 )
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.tables.packed import PackedTable
 
 
 class GreenplumRotation:

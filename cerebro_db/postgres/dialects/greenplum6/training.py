@@ -29,7 +29,7 @@ from cerebro_db.postgres.dialects.postgresql.training import (
     weights_of,
 )
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import PackedTable, PartitionInfo
+from cerebro_db.postgres.tables.packed import PackedTable, PartitionInfo
 
 
 class GreenplumTraining(PostgreSQLTraining):

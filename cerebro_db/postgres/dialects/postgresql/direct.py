@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cerebro_db.postgres.binary import Value
 from cerebro_db.postgres.dialects.postgresql.training import HopOrder, Statement
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import PackedTable
+from cerebro_db.postgres.sessions.binary import Value
+from cerebro_db.postgres.tables.packed import PackedTable
 
 # A place where a state is left: a segment key, None where there are no segments; and the partition where it goes.
 Goal = tuple[int | None, int | None]

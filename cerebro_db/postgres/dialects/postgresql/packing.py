@@ -20,7 +20,7 @@ from cerebro_db.postgres.dialects.postgresql.packing_extras import (
     Origin,
 )
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.table_kinds import BUILD_SUFFIX, PACKED, PACKINGS
+from cerebro_db.postgres.tables.kinds import BUILD_SUFFIX, PACKED, PACKINGS
 
 if TYPE_CHECKING:
     from cerebro_db.postgres.dialects.greenplum6.packing import GreenplumPacking

@@ -16,7 +16,7 @@ from cerebro_db.postgres.dialects.postgresql.prediction_answers import (
     estimate,
 )
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.table_kinds import DRAFTS, PREDICTIONS
+from cerebro_db.postgres.tables.kinds import DRAFTS, PREDICTIONS
 
 if TYPE_CHECKING:
     from cerebro_db.postgres.dialects.greenplum6.prediction import GreenplumPrediction

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from cerebro_db.postgres.catalog import STATES_SCHEMA
-from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.packed import PackedTable, PartitionInfo
+from cerebro_db.postgres.names import STATES_SCHEMA, QualifiedName, quote
+from cerebro_db.postgres.tables.packed import PackedTable, PartitionInfo
 from cerebro_db.protocol import HopFailed, StateMade, StateReport, report_of
 
 Statement = tuple[str, list[Any]]

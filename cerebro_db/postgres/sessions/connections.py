@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import psycopg2
 
 from cerebro_db.errors import InvalidArgument, LoopbackFailed
-from cerebro_db.postgres.sessions import StatementFailed, failure_of
+from cerebro_db.postgres.sessions.errors import StatementFailed, failure_of
 
 ALLOWED = (
     "a DSN such as 'host=... dbname=...' or 'postgresql://...', a SQLAlchemy engine, or a connection of "

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions.session import Session
 
 # The settings that decide it.
 STYLES = ("DateStyle", "IntervalStyle", "TimeZone")

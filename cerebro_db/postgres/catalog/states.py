@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from cerebro_db.postgres.catalog import Catalog
+from cerebro_db.postgres.catalog.runs import Catalog
 from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining, StateTables
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.packed import PackedTable
-from cerebro_db.postgres.sessions import LOCK_TIMEOUT, StatementFailed
+from cerebro_db.postgres.sessions.errors import LOCK_TIMEOUT, StatementFailed
+from cerebro_db.postgres.tables.packed import PackedTable
 from cerebro_db.protocol import StateReport, report_of
 
 # A table is worth its making from so many bytes on; below that, states are few or small.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.table_kinds import ARCHITECTURES, CONFIGURATIONS, OBJECTS
+from cerebro_db.postgres.tables.kinds import ARCHITECTURES, CONFIGURATIONS, OBJECTS
 
 ARCHITECTURE_COLUMNS = ("model_id", "model_arch", "model_weights", "name", "description")
 SELECTION_COLUMNS = ("mst_key", "model_id", "compile_params", "fit_params")

@@ -14,7 +14,7 @@ from cerebro_db.configs.messages import plain_text
 from cerebro_db.core.decisions import NOBODY, PROMOTE, STOP, Change, Decision, Results
 from cerebro_db.core.statuses import FINISHED, STOPPED
 from cerebro_db.core.tasks import RoundRecord
-from cerebro_db.postgres.catalog import Catalog, ConfigurationRow, keys_by_value
+from cerebro_db.postgres.catalog.runs import Catalog, ConfigurationRow, keys_by_value
 from cerebro_db.protocol import RoundReport
 from cerebro_db.wire import decode_stored, encode
 

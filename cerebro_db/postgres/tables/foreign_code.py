@@ -12,7 +12,7 @@ from cerebro_db.errors import NotPermitted
 
 if TYPE_CHECKING:
     from cerebro_db.postgres.names import QualifiedName
-    from cerebro_db.postgres.sessions import Session
+    from cerebro_db.postgres.sessions.session import Session
 
 # Roles whose code the caller runs anyway. A superuser has the rights of everybody, and should
 # run the code of nobody: there membership does not count.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cerebro_db.decide.strategies import STRATEGIES
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions.session import Session
 
 _MOST_RUNS, _MOST_CONFIGURATIONS, _MOST_HOPS = 50, 200, 2000
 

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, RunFailed
-from cerebro_db.postgres.control import control_session
+from cerebro_db.postgres.calls.host import control_session
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.hosts import LOCALHOST, PostgreSQLHosts, Server
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.outputs import new_outputs, replaced
-from cerebro_db.postgres.packed import PackedTable
-from cerebro_db.postgres.sessions import Session, SessionPool
-from cerebro_db.postgres.table_kinds import GPUS
+from cerebro_db.postgres.sessions.pool import SessionPool
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.kinds import GPUS
+from cerebro_db.postgres.tables.outputs import new_outputs, replaced
+from cerebro_db.postgres.tables.packed import PackedTable
 from cerebro_db.requests.administration import GpuRequest
 from cerebro_db.training.devices import NVIDIA, SOURCES, TENSORFLOW
 

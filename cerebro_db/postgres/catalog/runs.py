@@ -15,11 +15,10 @@ from cerebro_db.core.spec import Hop
 from cerebro_db.core.statuses import DRIVEN, QUEUED
 from cerebro_db.core.tasks import Measures
 from cerebro_db.errors import CerebroError, UndefinedRun, WrongRunStatus
-from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.sessions import LOCK_TIMEOUT, Session, StatementFailed
+from cerebro_db.postgres.names import STATES_SCHEMA, QualifiedName
+from cerebro_db.postgres.sessions.errors import LOCK_TIMEOUT, StatementFailed
+from cerebro_db.postgres.sessions.session import Session
 
-# Where the tables of states are.
-STATES_SCHEMA = "cerebro_states"
 # That have rows of a run.
 RUN_TABLES = (
     "runs", "configurations", "architectures", "plan", "decisions", "hops", "updates", "metrics", "requests",

@@ -13,8 +13,8 @@ from cerebro_db.core.search import Objective, SearchSpec
 from cerebro_db.core.spec import Space
 from cerebro_db.core.statuses import DRIVEN
 from cerebro_db.errors import InvalidArgument, UndefinedRun
-from cerebro_db.postgres.catalog import Catalog, StoredRun
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.catalog.runs import Catalog, StoredRun
+from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.wire import decode_stored
 
 

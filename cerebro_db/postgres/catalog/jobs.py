@@ -11,7 +11,7 @@ from typing import Any
 
 from cerebro_db.configs.messages import plain_text
 from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedJob
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions.session import Session
 
 # Actions after which a job is not started again, and the status that it has then.
 ENDS = ("finished", "failed", "cancelled", "paused", "skipped")

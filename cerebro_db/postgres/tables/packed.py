@@ -20,11 +20,11 @@ from cerebro_db.errors import (
     WrongObjectType,
     WrongRunStatus,
 )
-from cerebro_db.postgres.completeness import check_local
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.relations import KINDS, Relation, find
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.table_kinds import MAX_TARGETS, Facts, Shape
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.completeness import check_local
+from cerebro_db.postgres.tables.kinds import MAX_TARGETS, Facts, Shape
+from cerebro_db.postgres.tables.relations import KINDS, Relation, find
 
 _WORD = 4
 _KEYS = ("partition_key", "buffer_id", "num_rows", "segment_key")

@@ -22,14 +22,11 @@ from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidData, NotSupported
 from cerebro_db.postgres.dialects.choice import IDENTITY, dialect_of
 from cerebro_db.postgres.names import QualifiedName, literal, quote, shown_literal
-from cerebro_db.postgres.relations import Relation
-from cerebro_db.postgres.sessions import (
-    Session,
-    SessionPool,
-    StatementFailed,
-    not_carried,
-    options_of,
-)
+from cerebro_db.postgres.sessions.dsn import options_of
+from cerebro_db.postgres.sessions.errors import StatementFailed, not_carried
+from cerebro_db.postgres.sessions.pool import SessionPool
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.relations import Relation
 
 SessionSettings = Mapping[str, str]
 """Values by the names of settings, as ``pg_settings`` has them."""

@@ -9,8 +9,8 @@ from cerebro_db.errors import IncompleteRead, WrongObjectType
 
 if TYPE_CHECKING:
     from cerebro_db.postgres.names import QualifiedName
-    from cerebro_db.postgres.relations import Relation
-    from cerebro_db.postgres.sessions import Session
+    from cerebro_db.postgres.sessions.session import Session
+    from cerebro_db.postgres.tables.relations import Relation
 
 _CITUS = "Citus"
 

@@ -17,13 +17,14 @@ from cerebro_db.errors import (
     UndefinedTable,
     WrongObjectType,
 )
-from cerebro_db.postgres.control import END_HOLDER, holder_of, lock_key, transaction
-from cerebro_db.postgres.leftovers import packing_key
 from cerebro_db.postgres.names import QualifiedName, quote, shown_literal
-from cerebro_db.postgres.relations import (
-    KINDS as RELATION_KINDS,
-)
-from cerebro_db.postgres.relations import (
+from cerebro_db.postgres.sessions.errors import LOCK_TIMEOUT, StatementFailed
+from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of, lock_key, transaction
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.kinds import GIVEN, GRANTS, KINDS, MODELS, PACKINGS, TABLES, Kind
+from cerebro_db.postgres.tables.leftovers import packing_key
+from cerebro_db.postgres.tables.relations import KINDS as RELATION_KINDS
+from cerebro_db.postgres.tables.relations import (
     Use,
     check_not_hidden,
     exists_already,
@@ -33,8 +34,6 @@ from cerebro_db.postgres.relations import (
     possible_names,
     require_text,
 )
-from cerebro_db.postgres.sessions import LOCK_TIMEOUT, Session, StatementFailed
-from cerebro_db.postgres.table_kinds import GIVEN, GRANTS, KINDS, MODELS, PACKINGS, TABLES, Kind
 
 _DEPENDENT = "2BP01"
 _TRIAL = "SET LOCAL lock_timeout = '3s'"

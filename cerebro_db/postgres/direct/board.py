@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions.session import Session
 
 
 def channel_of_worker(worker_id: int) -> str:

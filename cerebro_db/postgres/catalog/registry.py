@@ -10,9 +10,9 @@ from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.registry import PREFIX, ModelReference
 from cerebro_db.errors import InvalidArgument, UndefinedModel
-from cerebro_db.postgres.catalog import LOCK_CATALOG
+from cerebro_db.postgres.catalog.runs import LOCK_CATALOG
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions.session import Session
 
 # A list of names that is longer is no help.
 _MOST_NAMES = 200

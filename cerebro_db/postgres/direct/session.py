@@ -25,20 +25,19 @@ from cerebro_db.errors import (
     UndefinedRun,
     WrongRunStatus,
 )
-from cerebro_db.postgres import binary
+from cerebro_db.postgres.calls.settings import beginning, of_run
 from cerebro_db.postgres.dialects.choice import IDENTITY, dialect_of
 from cerebro_db.postgres.dialects.postgresql.direct import PostgreSQLDirect
-from cerebro_db.postgres.direct_board import channel_of_driver, channel_of_worker
+from cerebro_db.postgres.direct.board import channel_of_driver, channel_of_worker
 from cerebro_db.postgres.names import QualifiedName, quote
-from cerebro_db.postgres.session_settings import beginning, of_run
-from cerebro_db.postgres.sessions import (
+from cerebro_db.postgres.sessions import binary
+from cerebro_db.postgres.sessions.dsn import options_of, with_keepalives
+from cerebro_db.postgres.sessions.errors import (
     SessionLost,
     StatementFailed,
     failure_of,
     first_line,
     is_loss,
-    options_of,
-    with_keepalives,
 )
 from cerebro_db.protocol import HandedBack, StateMade, StateReport
 from cerebro_db.wire import encode

@@ -19,14 +19,14 @@ from cerebro_db.errors import (
     UndefinedTable,
     WrongObjectType,
 )
-from cerebro_db.postgres.foreign_code import check_code
 from cerebro_db.postgres.names import (
     MAX_IDENTIFIER_BYTES,
     QualifiedName,
     shown_identifier,
     shown_literal,
 )
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.foreign_code import check_code
 
 KINDS = {
     "r": "table",

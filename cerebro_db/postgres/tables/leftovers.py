@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from cerebro_db.errors import CerebroError
-from cerebro_db.postgres.catalog import STATES_SCHEMA
-from cerebro_db.postgres.control import lock_key, transaction
-from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.sessions import Session
-from cerebro_db.postgres.table_kinds import BUILD_SUFFIX, DRAFTS, PACKING_SUFFIXES, PACKINGS
+from cerebro_db.postgres.names import STATES_SCHEMA, QualifiedName
+from cerebro_db.postgres.sessions.locks import lock_key, transaction
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.kinds import BUILD_SUFFIX, DRAFTS, PACKING_SUFFIXES, PACKINGS
 
 
 def packing_key(output: QualifiedName) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cerebro_db.columns.encoded import EncodedColumn
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.sessions import Session
+from cerebro_db.postgres.sessions.session import Session
 
 # Rows from which the bins of numbers are counted; counts of what is missing or unseen are of all rows.
 SAMPLE_ROWS = 10_000

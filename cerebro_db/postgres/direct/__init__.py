@@ -1,0 +1,1 @@
+"""Direct workers: the tables in which a driver finds them, and the session that each of them has."""
