@@ -8,19 +8,7 @@ from typing import Annotated
 import typer
 
 import cerebro_db
-from cerebro_db.cli import (
-    files,
-    installation,
-    jobs,
-    reports,
-    runs,
-    search,
-    server,
-    steering,
-    training,
-    work,
-    worker,
-)
+from cerebro_db.cli import calls, drivers, files, installation, jobs, runs, server, worker
 from cerebro_db.cli.output import show, to_stderr
 from cerebro_db.errors import CerebroError
 
@@ -31,16 +19,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-installation.register(app)
-training.register(app)
-search.register(app)
-runs.register(app)
-reports.register(app)
-work.register(app)
-steering.register(app)
-files.register(app)
-jobs.register(app)
-worker.register(app)
+for room in (installation, drivers, runs, calls, files, jobs, worker):
+    room.register(app)
 app.add_typer(server.app, name="server")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import cerebro_db
+from cerebro_db.cli.commands import Dsn
 from cerebro_db.cli.output import print_json, show, show_text, to_stderr
 from cerebro_db.errors import CerebroError
 
@@ -18,14 +19,6 @@ if TYPE_CHECKING:
 
 # SQLAlchemy and Jinja2 are imported by the commands: the others start without them.
 
-Dsn = Annotated[
-    str,
-    typer.Option(
-        help='The database: "host=... dbname=...", a postgresql:// URL, or empty for libpq\'s'
-        " environment variables.",
-        show_default=False,
-    ),
-]
 Python = Annotated[
     str | None,
     typer.Option(

@@ -1,4 +1,4 @@
-"""The commands about jobs: the daemon, schedules, waiting."""
+"""The commands about schedules: the daemon that is their timer, and those for other timers."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ import shlex
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import structs
 
-from cerebro_db.cli.installation import Dsn
-from cerebro_db.cli.output import AsJson, console, print_json, show, tell, to_stderr
-from cerebro_db.cli.training import cancellable, client_of, session_of
+from cerebro_db.cli.commands import Dsn, called, command_of, database_of, session_of
+from cerebro_db.cli.output import show, tell, to_stderr
 from cerebro_db.errors import CerebroError, InvalidArgument
+from cerebro_db.requests.jobs import ScheduleRequest, StartScheduleRequest, UnscheduleRequest
 
 if TYPE_CHECKING:
-    from cerebro_db.postgres.calls.host import Client
-    from cerebro_db.postgres.sessions.session import Session
+    from cerebro_db.postgres.sessions.connections import Connections
 
 SECONDS = 15.0
 _SCHEDULES = (
@@ -30,10 +31,33 @@ _SCHEDULES = (
 )
 
 
+_TIMER = "SELECT timer FROM cerebro.schedules WHERE name = %s AND owner = current_user"
+_OPTIONS = {
+    "print_line": ("--print", "Print the line for crontab, which is the timer then."),
+    "systemd": ("--systemd", "With --print: units of systemd instead."),
+    "start": ("--start", "Start a schedule that there is."),
+    "remove": ("--remove", "End a schedule."),
+}
+
+
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (daemon, schedule, jobs, wait):
-        app.command()(command)
+    app.command()(daemon)
+    more = {
+        name: (Annotated[bool, typer.Option(option, help=text)], False)
+        for name, (option, text) in _OPTIONS.items()
+    }
+    names = ("cron", "calls")
+    app.command("schedule")(
+        command_of(
+            ScheduleRequest,
+            schedule,
+            help=schedule.__doc__,
+            optional=names,
+            places=names,
+            more=more,
+        )
+    )
 
 
 def daemon(
@@ -91,18 +115,13 @@ def _watch(dsn: str, seconds: float, *, once: bool) -> None:
 
 
 def _look(dsn: str, since: datetime, now: datetime) -> None:
-    client = client_of(dsn)
-    (session,) = client.pool.take(1)
-    try:
-        started = session.run("SELECT cerebro.cerebro_work()")[0][0]
+    with database_of(dsn) as connections:
+        started = connections.run("SELECT cerebro.cerebro_work()")[0][0]
         if started:
             show(f"{now:%Y-%m-%d %H:%M:%S} jobs started: {started}")
-        for owner, name, cron in session.run(_SCHEDULES):
+        for owner, name, cron in connections.run(_SCHEDULES):
             if is_due(cron, since, now):
-                _start(session, owner, name, now)
-    finally:
-        session.close()
-        client.pool.close()
+                _start(connections, owner, name, now)
 
 
 def is_due(cron: str, since: datetime, now: datetime) -> bool:
@@ -115,82 +134,70 @@ def is_due(cron: str, since: datetime, now: datetime) -> bool:
         return False
 
 
-def _start(session: Session, owner: str, name: str, now: datetime) -> None:
+def _start(connections: Connections, owner: str, name: str, now: datetime) -> None:
     """Start a schedule as the role that has made it."""
     from cerebro_db.postgres.names import quote
 
     try:
-        session.run(f"SET ROLE {quote(owner)}")
-        job_id = session.run("SELECT cerebro.cerebro_start_schedule(%s)", (name,))[0][0]
-        done = "skipped, as the one before goes on" if job_id is None else f"job {job_id}"
-        show(f"{now:%Y-%m-%d %H:%M:%S} schedule {name} of {owner}: {done}")
+        connections.run(f"SET ROLE {quote(owner)}")
+        job_id = connections.run("SELECT cerebro.cerebro_start_schedule(%s)", (name,))[0][0]
+        show(f"{now:%Y-%m-%d %H:%M:%S} schedule {name} of {owner}: {_started(job_id)}")
     except CerebroError as error:
         to_stderr(f"cerebro: schedule {name} of {owner}: {error.message}")
     finally:
-        session.reset()
-        session.run("RESET ROLE")
+        connections.run("RESET ROLE")
 
 
 def schedule(
-    name: Annotated[str, typer.Argument(help="Of the schedule.")],
-    cron: Annotated[str | None, typer.Argument(help="Such as '0 3 * * *'.")] = None,
-    calls: Annotated[
-        str | None, typer.Argument(help="JSON of the calls, or @FILE with it.", show_default=False)
-    ] = None,
-    dsn: Dsn = "",
-    on_success: Annotated[
-        str | None, typer.Option(help="Such as model:digits@champion.", show_default=False)
-    ] = None,
-    priority: Annotated[int, typer.Option(help="Of the jobs.")] = 0,
-    print_line: Annotated[
-        bool, typer.Option("--print", help="Print the line for crontab, which is the timer then.")
-    ] = False,
-    systemd: Annotated[
-        bool, typer.Option("--systemd", help="With --print: units of systemd instead.")
-    ] = False,
-    timer: Annotated[str | None, typer.Option(help="pg_cron, crontab or daemon.")] = None,
-    start: Annotated[bool, typer.Option("--start", help="Start a schedule that there is.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="End a schedule.")] = False,
-    as_json: AsJson = False,
+    make_request: Callable[..., ScheduleRequest],
+    dsn: str,
+    print_line: bool,
+    systemd: bool,
+    start: bool,
+    remove: bool,
+    as_json: bool,
 ) -> None:
     """Has calls made again and again as jobs, or starts or ends a schedule."""
+    request = make_request()
     if start or remove:
-        _known(client_of(dsn), name, as_json, remove=remove)
+        _known(dsn, request.name or "", as_json, remove=remove)
         return
-    if cron is None or calls is None:
+    if request.cron is None or request.calls is None:
         raise InvalidArgument("got no CRON and CALLS; allowed without them: --start or --remove")
     if systemd and not print_line:
         raise InvalidArgument("got --systemd; allowed with --print")
-    chosen = timer or ("crontab" if print_line else None)
     if print_line and "password" in dsn:
         raise InvalidArgument(
             "--dsn: got one with a password, which the printed line would show to everybody; allowed "
             "with --print: one without",
             hint="keep it in a file of the user whose timer it is: passfile=..., or service=...",
         )
-    if print_line and chosen != "crontab":
-        raise InvalidArgument(f"--timer: got {chosen}; allowed with --print: crontab")
-    values = [name, cron, _text_of(calls), on_success, priority, chosen]
-    sql = "SELECT cerebro.cerebro_schedule(%s, %s, %s::json, %s, %s, %s)"
-    _statement(client_of(dsn), sql, values)
+    if print_line and request.timer not in (None, "crontab"):
+        raise InvalidArgument(f"--timer: got {request.timer}; allowed with --print: crontab")
+    timer = "crontab" if print_line else request.timer
+    called(dsn, structs.replace(request, calls=_text_of(request.calls), timer=timer))
+    name, cron = str(request.name), request.cron
     if print_line:
-        lines = units(name, cron, dsn) if systemd else crontab_line(name, cron, dsn)
-        show(lines)
-    else:
-        of_name = "SELECT timer FROM cerebro.schedules WHERE name = %s AND owner = current_user"
-        chosen = _statement(client_of(dsn), of_name, [name])[0][0]
-        tell(as_json, f"schedule {name}: {cron}, by {chosen}", name=name, cron=cron, timer=chosen)
+        show(units(name, cron, dsn) if systemd else crontab_line(name, cron, dsn))
+        return
+    with database_of(dsn) as connections:
+        ((timer,),) = connections.run(_TIMER, (name,))
+    tell(as_json, f"schedule {name}: {cron}, by {timer}", name=name, cron=cron, timer=timer)
 
 
-def _known(client: Client, name: str, as_json: bool, *, remove: bool) -> None:
+def _known(dsn: str, name: str, as_json: bool, *, remove: bool) -> None:
+    """Start a schedule that there is, or end it."""
     if remove:
-        _statement(client, "SELECT cerebro.cerebro_unschedule(%s)", [name])
+        called(dsn, UnscheduleRequest(name))
         tell(as_json, f"schedule {name} is removed", name=name, status="removed")
         return
-    job_id = _statement(client, "SELECT cerebro.cerebro_start_schedule(%s)", [name])[0][0]
-    done = "skipped, as the one before goes on" if job_id is None else f"job {job_id}"
+    ((job_id,),) = called(dsn, StartScheduleRequest(name))
     status = "skipped" if job_id is None else "started"
-    tell(as_json, f"schedule {name}: {done}", name=name, status=status, job_id=job_id)
+    tell(as_json, f"schedule {name}: {_started(job_id)}", name=name, status=status, job_id=job_id)
+
+
+def _started(job_id: int | None) -> str:
+    return "skipped, as the one before goes on" if job_id is None else f"job {job_id}"
 
 
 def _text_of(calls: str) -> str:
@@ -202,18 +209,7 @@ def _text_of(calls: str) -> str:
         raise InvalidArgument(f"CALLS: got {calls}: {error}") from None
 
 
-def _statement(client: Client, sql: str, values: list[Any]) -> list[tuple[Any, ...]]:
-    """Run a statement with the search path of a plain session of this role."""
-    (session,) = client.pool.take(1)
-    try:
-        session.run("SELECT pg_catalog.set_config('search_path', %s, false)", (client.search_path,))
-        return session.run(sql, values)
-    finally:
-        session.close()
-        client.pool.close()
-
-
-def command_of(name: str, dsn: str) -> list[str]:
+def starting(name: str, dsn: str) -> list[str]:
     """The program and its arguments that start a schedule."""
     program = str(Path(sys.executable).with_name("cerebro"))
     return [program, "schedule", name, "--start", *(["--dsn", dsn] if dsn else [])]
@@ -221,7 +217,7 @@ def command_of(name: str, dsn: str) -> list[str]:
 
 def crontab_line(name: str, cron: str, dsn: str) -> str:
     """The line for crontab, where a per cent sign would end the command."""
-    return f"{cron} {shlex.join(command_of(name, dsn))}".replace("%", r"\%")
+    return f"{cron} {shlex.join(starting(name, dsn))}".replace("%", r"\%")
 
 
 def units(name: str, cron: str, dsn: str) -> str:
@@ -232,7 +228,7 @@ def units(name: str, cron: str, dsn: str) -> str:
     """
     unit = "cerebro-" + "".join(one if one.isalnum() else "-" for one in name)
     command = " ".join(
-        json.dumps(one).replace("%", "%%").replace("$", "$$") for one in command_of(name, dsn)
+        json.dumps(one).replace("%", "%%").replace("$", "$$") for one in starting(name, dsn)
     )
     return (
         f"# /etc/systemd/system/{unit}.service\n[Unit]\nDescription=Cerebro-DB: schedule {unit}\n\n"
@@ -277,58 +273,3 @@ def _weekdays(cron: str, field: str) -> str:
         # One by one: a week of systemd begins on Monday, and no range goes over its end.
         days += [_DAYS[day] for day in range(int(ends[0]), int(ends[-1]) + 1)]
     return ",".join(dict.fromkeys(days))
-
-
-_JOBS = """
-SELECT j.job_id, j.owner::text, j.call, j.run_id, j.status, j.priority, j.schedule, j.submitted, j.started, j.finished,
-       j.place, j.estimated_start, j.error
-  FROM (SELECT * FROM cerebro.jobs ORDER BY job_id DESC LIMIT %s) j ORDER BY j.job_id
-"""
-_COLUMNS = (
-    "job_id", "owner", "call", "run_id", "status", "priority", "schedule", "submitted", "started", "finished",
-    "place", "estimated_start", "error",
-)  # fmt: skip
-_SHOWN = ("job_id", "owner", "call", "run_id", "status", "schedule", "place", "submitted", "finished", "error")  # fmt: skip
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}"
-    return "" if value is None else str(value)
-
-
-def jobs(
-    dsn: Dsn = "",
-    limit: Annotated[int, typer.Option(help="How many, the newest.", min=1)] = 50,
-    as_json: AsJson = False,
-) -> None:
-    """Shows the jobs: what waits, what goes on, what has ended."""
-    from rich.table import Table
-    from rich.text import Text
-
-    rows = _statement(client_of(dsn), _JOBS, [limit])
-    found = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
-    if as_json:
-        print_json(found)
-        return
-    table = Table(pad_edge=False, box=None, header_style="bold")
-    for name in _SHOWN:
-        table.add_column(name, overflow="fold", no_wrap=name in ("submitted", "finished"))
-    for one in found:
-        table.add_row(*(Text(_shown(one[name])) for name in _SHOWN))
-    console().print(table)
-
-
-def wait(
-    run_id: Annotated[int, typer.Argument(help="As cerebro.runs shows it.")],
-    dsn: Dsn = "",
-    timeout: Annotated[float | None, typer.Option(help="Seconds.", show_default=False)] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Waits until a run has ended; the exit code is 1 where it has not finished."""
-    with cancellable():
-        sql = "SELECT cerebro.cerebro_wait(%s, %s * interval '1 second')"
-        status = _statement(client_of(dsn), sql, [run_id, timeout])[0][0]
-    tell(as_json, f"run {run_id}: {status}", run_id=run_id, status=status)
-    if status != "finished":
-        raise typer.Exit(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -142,6 +143,25 @@ def of_runs(runs: Sequence[RunFacts]) -> Table:
             Text(one.error or ""),
         )
     return table
+
+
+_OF_JOBS = ("job_id", "owner", "call", "run_id", "status", "schedule", "place", "submitted", "finished", "error")  # fmt: skip
+
+
+def of_jobs(jobs: Sequence[Mapping[str, Any]]) -> Table:
+    """A row a job, of the columns of ``cerebro.jobs`` those that people look at."""
+    table = Table(pad_edge=False, box=None, header_style="bold")
+    for name in _OF_JOBS:
+        table.add_column(name, overflow="fold", no_wrap=name in ("submitted", "finished"))
+    for one in jobs:
+        table.add_row(*(Text(_value(one[name])) for name in _OF_JOBS))
+    return table
+
+
+def _value(value: object) -> str:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return "" if value is None else str(value)
 
 
 def of_facts(facts: Mapping[str, Any]) -> Table:

@@ -1,4 +1,4 @@
-"""The commands that look at runs, compare, stop and drop them."""
+"""The commands that show runs and jobs, and compare runs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from typing import Annotated
 
 import typer
 
-from cerebro_db.cli.installation import Dsn
-from cerebro_db.cli.output import AsJson, console, print_json, tell
-from cerebro_db.cli.training import INTERRUPTED, client_of, session_of
+from cerebro_db.cli.commands import INTERRUPTED, Dsn, database_of, session_of
+from cerebro_db.cli.output import AsJson, console, print_json
 from cerebro_db.watching.looks import SECONDS
 
-RunId = Annotated[int, typer.Argument(help="As cerebro.runs shows it.")]
 NewestRun = Annotated[
     int | None,
     typer.Argument(
@@ -24,7 +22,7 @@ ALL = 1_000_000
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (watch, runs, compare, cancel, pause, drop):
+    for command in (watch, runs, compare, jobs):
         app.command()(command)
     app.command("show")(show_run)
 
@@ -113,38 +111,25 @@ def compare(
         console().print(of_comparison(found, most))
 
 
-def cancel(
-    run_id: RunId,
+_JOBS = (
+    "job_id", "owner", "call", "run_id", "status", "priority", "schedule", "submitted", "started", "finished",
+    "place", "estimated_start", "error",
+)  # fmt: skip
+
+
+def jobs(
     dsn: Dsn = "",
-    mst_key: Annotated[int | None, typer.Option(help="One configuration of it only.")] = None,
+    limit: Annotated[int, typer.Option(help="How many, the newest.", min=1)] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """Stops a run, or one of its configurations."""
-    from cerebro_db.runs.lifecycle import cancel as cancelled
+    """Shows the jobs: what waits, what goes on, what has ended."""
+    from cerebro_db.cli.pictures import of_jobs
 
-    _tell_status(run_id, cancelled(client_of(dsn).pool, run_id, mst_key), as_json, mst_key)
-
-
-def pause(run_id: RunId, dsn: Dsn = "", as_json: AsJson = False) -> None:
-    """Stops a run such that its call returns; cerebro resume goes on with it."""
-    from cerebro_db.runs.lifecycle import pause as paused
-
-    _tell_status(run_id, paused(client_of(dsn).pool, run_id), as_json)
-
-
-def drop(run_id: RunId, dsn: Dsn = "", as_json: AsJson = False) -> None:
-    """Forgets a run and removes its states; its output tables stay."""
-    from cerebro_db.postgres.calls.host import control_session
-    from cerebro_db.postgres.sessions.locks import transaction
-    from cerebro_db.runs.lifecycle import drop_run
-
-    client = client_of(dsn)
-    with control_session(client.pool, None) as session, transaction(session):
-        drop_run(session, client.dialect, run_id)
-    _tell_status(run_id, "dropped", as_json)
-
-
-def _tell_status(run_id: int, status: str, as_json: bool, mst_key: int | None = None) -> None:
-    more = {} if mst_key is None else {"mst_key": mst_key}
-    what = "" if mst_key is None else f", configuration {mst_key}"
-    tell(as_json, f"run {run_id}{what}: {status}", run_id=run_id, **more, status=status)
+    sql = f"SELECT {', '.join(_JOBS)} FROM cerebro.jobs ORDER BY job_id DESC LIMIT %s"
+    with database_of(dsn) as connections:
+        rows = connections.run(sql, (limit,))
+    found = [dict(zip(_JOBS, row, strict=True)) for row in reversed(rows)]
+    if as_json:
+        print_json(found)
+    else:
+        console().print(of_jobs(found))

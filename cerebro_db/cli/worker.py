@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cerebro_db.cli.installation import Dsn
+from cerebro_db.cli.commands import Dsn
 from cerebro_db.cli.output import show
 from cerebro_db.errors import InvalidArgument
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from cerebro_db.configs.grids.brackets import schedule_of
-from cerebro_db.configs.grids.model_selection import combine
 from cerebro_db.models.best import best_of
 from cerebro_db.models.hyperband import schedule_rows, write_schedule
 from cerebro_db.models.studies import importance_of
-from cerebro_db.postgres.calls.host import control_session
 from cerebro_db.requests import searching as requests
 from cerebro_db.runs.searches import requests as search_requests
 from cerebro_db.runs.searches import search as runs
 from cerebro_db.runs.searches.extending import extend as extend_search
 from cerebro_db.runs.searches.replay import replay as replay_run
-from cerebro_db.runs.searches.requests import changed_trial, narrowed_space
 from cerebro_db.server.caller import caller_session
 from cerebro_db.server.entry import entry_of
 from cerebro_db.server.fitting import placed, writing_host
@@ -73,34 +70,25 @@ def importance(
 @entry_of(requests.AddConfigsRequest)
 def add_configs(plpy: Any, gd: dict[str, Any], request: requests.AddConfigsRequest) -> list[int]:
     """Have a search try configurations of one's own; returns their keys."""
-    host = writing_host(plpy, gd)
-    rows = combine(request.model_id_list, request.compile_params_list, request.fit_params_list)
-    texts = [(one.model_id, one.compile_params, one.fit_params) for one in rows]
-    return search_requests.add(host.pool, request.run_id, texts, request.num_iterations)
+    return search_requests.add(writing_host(plpy, gd).pool, request)
 
 
 @entry_of(requests.StopConfigRequest)
 def stop_config(plpy: Any, gd: dict[str, Any], request: requests.StopConfigRequest) -> str:
     """Have a search give up a trial; returns its status."""
-    return search_requests.stop(writing_host(plpy, gd).pool, request.run_id, request.mst_key)
+    return search_requests.stop(writing_host(plpy, gd).pool, request)
 
 
 @entry_of(requests.CloneRequest)
 def clone(plpy: Any, gd: dict[str, Any], request: requests.CloneRequest) -> int:
     """Have a search try a copy of a trial, with changed parameters; returns its key."""
-    host, trial = writing_host(plpy, gd), (request.run_id, request.mst_key)
-    with control_session(host.pool, None) as session:
-        texts = changed_trial(session, *trial, request.changes)
-    return search_requests.clone(host.pool, *trial, *texts, request.num_iterations)
+    return search_requests.clone(writing_host(plpy, gd).pool, request)
 
 
 @entry_of(requests.NarrowRequest)
 def narrow(plpy: Any, gd: dict[str, Any], request: requests.NarrowRequest) -> None:
     """Have a search propose from another space."""
-    host = writing_host(plpy, gd)
-    with control_session(host.pool, None) as session:
-        found = narrowed_space(session, **request.given())
-    search_requests.narrow(host.pool, request.run_id, found)
+    search_requests.narrow(writing_host(plpy, gd).pool, request)
 
 
 @entry_of(requests.ExtendRequest)
@@ -111,17 +99,7 @@ def extend(plpy: Any, gd: dict[str, Any], request: requests.ExtendRequest) -> in
     def registered(run_id: int) -> None:
         plpy.go_on_by("fitting.go_on", run_id, None, None, False)
 
-    return extend_search(
-        host.pool,
-        host.dialect,
-        request.run_id,
-        request.automl_params,
-        request.max_epochs,
-        request.max_configs,
-        request.max_seconds,
-        host.notice,
-        registered=registered,
-    )
+    return extend_search(host.pool, host.dialect, request, host.notice, registered=registered)
 
 
 @entry_of(requests.ReplayRequest)

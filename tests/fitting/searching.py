@@ -14,7 +14,7 @@ from typing import Any
 
 from cerebro_db.core.spec import Space
 from cerebro_db.postgres.calls.host import Client
-from cerebro_db.requests.searching import SearchRequest
+from cerebro_db.requests.searching import ExtendRequest, SearchRequest
 from cerebro_db.runs import decisions
 from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import resume
@@ -114,7 +114,7 @@ def main(
     if when:
         kill_at(when, int(at))
     if method == "extend":
-        extend(client.pool, client.dialect, int(run_id), "num_configs=2")
+        extend(client.pool, client.dialect, ExtendRequest(int(run_id), "num_configs=2"))
     elif run_id:
         resume(client.pool, client.dialect, int(run_id), Limits(num_workers=int(workers)))
     else:

@@ -18,7 +18,14 @@ from cerebro_db.core.spec import Space
 from cerebro_db.decide.search.methods.asha import Asha
 from cerebro_db.errors import InvalidArgument, WrongRunStatus
 from cerebro_db.postgres.calls.host import Client
-from cerebro_db.requests.searching import ReplayRequest
+from cerebro_db.requests.searching import (
+    AddConfigsRequest,
+    CloneRequest,
+    ExtendRequest,
+    NarrowRequest,
+    ReplayRequest,
+    StopConfigRequest,
+)
 from cerebro_db.runs.searches import extending, notices, replay, requests
 from cerebro_db.runs.searches.search import search
 from tests.fitting import searching
@@ -117,21 +124,27 @@ def test_others_change_a_search_which_can_be_repeated(bench: Any, gate: Gate) ->
         (run_id,),
     )
     client = Client.of(bench.dsn)
-    added = requests.add(client.pool, run_id, [(2, ADAM, "batch_size=8")], 3)
+    added = requests.add(client.pool, AddConfigsRequest(run_id, [2], [ADAM], ["batch_size=8"], 3))
     assert added == [5]
-    copied = requests.clone(client.pool, run_id, 1, fit_params="batch_size=4", epochs=2)
+    copied = requests.clone(client.pool, CloneRequest(run_id, 1, "batch_size=4", 2))
     assert copied == 6
-    assert requests.stop(client.pool, run_id, 2) == "stopped"
-    requests.narrow(client.pool, run_id, SPACE)
+    assert requests.stop(client.pool, StopConfigRequest(run_id, 2)) == "stopped"
+    requests.narrow(
+        client.pool,
+        NarrowRequest(run_id, SPACE.model_ids, SPACE.compile_params_grid, SPACE.fit_params_grid),
+    )
     for wrong, told in (
-        (lambda: requests.stop(client.pool, run_id, 2), "has not ended"),
-        (lambda: requests.add(client.pool, run_id, [(7, ADAM, "")]), "the models of the run"),
-        (lambda: requests.clone(client.pool, run_id, 99), "got 99"),
+        (lambda: requests.stop(client.pool, StopConfigRequest(run_id, 2)), "has not ended"),
+        (
+            lambda: requests.add(client.pool, AddConfigsRequest(run_id, [7], [ADAM], [""])),
+            "the models of the run",
+        ),
+        (lambda: requests.clone(client.pool, CloneRequest(run_id, 99)), "got 99"),
     ):
         with pytest.raises(InvalidArgument, match=told):
             wrong()
     for key in (1, 3, 4):
-        requests.stop(client.pool, run_id, key)
+        requests.stop(client.pool, StopConfigRequest(run_id, key))
     assert process.wait(stretched(120)) == 0
     gate.open()
     decided = bench.fetch(DECISIONS, (run_id,))
@@ -151,7 +164,7 @@ def test_others_change_a_search_which_can_be_repeated(bench: Any, gate: Gate) ->
     assert bench.fetch(DECISIONS, (repeated,)) == decided
     client.pool.close()
     with pytest.raises(WrongRunStatus, match="which is finished"):
-        requests.stop(client.pool, run_id, 1)
+        requests.stop(client.pool, StopConfigRequest(run_id, 1))
 
 
 def test_a_search_that_decides_as_soon_as_it_can_is_repeated(bench: Any) -> None:
@@ -172,7 +185,7 @@ def test_a_finished_search_goes_on_with_a_larger_budget(bench: Any) -> None:
     client = Client.of(bench.dsn)
     run_id = search(client.pool, client.dialect, searching.request("random", "little", 2, client))
     more = "num_configs=2, num_iterations=4"
-    assert extending.extend(client.pool, client.dialect, run_id, more) == run_id
+    assert extending.extend(client.pool, client.dialect, ExtendRequest(run_id, more)) == run_id
     assert dict(bench.fetch("SELECT mst_key, model_epoch FROM little_info")) == dict.fromkeys(
         range(1, 8), 4
     )
@@ -289,8 +302,11 @@ def test_trials_that_the_clock_has_stopped_go_on(bench: Any, gate: Gate) -> None
     gate.open()
     assert all(epoch < 100 for epoch in epochs.values())
     with pytest.raises(InvalidArgument, match="got nothing more to do"):
-        extending.extend(client.pool, client.dialect, run_id)
-    assert extending.extend(client.pool, client.dialect, run_id, max_seconds=300) == run_id
+        extending.extend(client.pool, client.dialect, ExtendRequest(run_id))
+    assert (
+        extending.extend(client.pool, client.dialect, ExtendRequest(run_id, max_seconds=300))
+        == run_id
+    )
     assert dict(bench.fetch(done)) == dict.fromkeys(epochs, 100)
     whole = searching.request("random", "unstopped", 2, client, params=params)
     search(client.pool, client.dialect, whole)
@@ -350,7 +366,7 @@ def test_a_method_that_raises_ends_its_search_with_its_tables(
     )
     assert finish[1] == reason
     with pytest.raises(InvalidArgument, match=f"a search that has ended, as {reason}"):
-        extending.extend(client.pool, client.dialect, run_id, "num_configs=2")
+        extending.extend(client.pool, client.dialect, ExtendRequest(run_id, "num_configs=2"))
     client.pool.close()
 
 
@@ -392,6 +408,6 @@ def test_a_small_budget_of_trials_has_a_model_of_all_epochs(
     bench.run(statement)
     assert bench.value("SELECT count(*) > 0 FROM few_trials_predicted")
     # The limit is larger now: the trials that it has kept back are tried.
-    extending.extend(client.pool, client.dialect, run_id, max_configurations=3)
+    extending.extend(client.pool, client.dialect, ExtendRequest(run_id, max_configs=3))
     assert bench.value("SELECT count(*) FROM few_trials") == 9
     client.pool.close()

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cerebro_db.cli.app import app
 from cerebro_db.client import connect
-from cerebro_db.errors import InvalidArgument, UndefinedRun
+from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedRun
 from tests.fitting.sizes import PARTITIONS
 from tests.watching.conftest import EPOCHS, Watched
 
@@ -87,7 +87,7 @@ def test_a_search_is_watched_until_it_ends(watched: Watched, connect: Any) -> No
     from rich.console import Console
 
     from cerebro_db.cli import watching
-    from cerebro_db.cli.runs import session_of
+    from cerebro_db.cli.commands import session_of
 
     other = connect(watched.dsn)
     before = watched.sql.value("SELECT max(run_id) FROM cerebro.runs")
@@ -221,7 +221,7 @@ def test_a_daemon_is_scraped(watched: Watched) -> None:
 
     from prometheus_client.parser import text_string_to_metric_families
 
-    from cerebro_db.cli.training import session_of
+    from cerebro_db.cli.commands import session_of
     from cerebro_db.watching.prometheus import serve
 
     sessions: list[int] = []
@@ -283,14 +283,12 @@ def stopped(watched: Watched) -> int:
 
 
 def test_what_stands_still_can_be_dropped(watched: Watched, stopped: int) -> None:
-    from cerebro_db.errors import WrongRunStatus
-
-    with pytest.raises(WrongRunStatus, match="which is paused"):
+    with pytest.raises(CerebroError, match="which is paused"):
         told("pause", stopped, "--dsn", watched.dsn)
     assert told_json("drop", stopped, "--dsn", watched.dsn) == {
         "run_id": stopped, "status": "dropped",
     }  # fmt: skip
-    with pytest.raises(UndefinedRun):
+    with pytest.raises(CerebroError, match="you have no run of that number"):
         told("cancel", stopped, "--dsn", watched.dsn)
 
 

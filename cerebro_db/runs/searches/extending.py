@@ -24,6 +24,7 @@ from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.kinds import STATES_SUFFIX
 from cerebro_db.requests.fitting import check_seconds
+from cerebro_db.requests.searching import ExtendRequest
 from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import FIXED, Drive, no_notice
 from cerebro_db.runs.guards import check_resumable
@@ -40,11 +41,7 @@ _SHOWN = {"max_epochs": "max_epochs", "max_configurations": "max_configs"}
 def extend(
     pool: SessionPool,
     dialect: PostgreSQL,
-    run_id: int | None,
-    automl_params: str | None = None,
-    max_epochs: int | None = None,
-    max_configurations: int | None = None,
-    max_seconds: float | None = None,
+    request: ExtendRequest,
     notify: Notify = no_notice,
     registered: Callable[[int], None] = lambda run_id: None,
 ) -> int:
@@ -53,14 +50,9 @@ def extend(
     Args:
         pool: of sessions of the role whose rights count, the one that began the search.
         dialect: of the server.
-        run_id: of the search.
-        automl_params: more of the parameters of its method: ``num_configs`` are more trials,
-            ``num_iterations`` and ``R`` the epochs of each by now; brackets of ``hyperband`` and ``bohb``
-            begin anew.
-        max_epochs, max_configurations: added to the budget of the search, which has such a limit.
-        max_seconds: that it may take more, and then ends; None for any time.
+        request: which search, and how much more.
         notify: gets a line an epoch.
-        registered: is told the run_id as soon as this driver drives it.
+        registered: gets the run_id as soon as this driver drives it.
 
     What it is to do more of is in the catalog, in the transaction that makes its states anew: whichever
     driver goes on with it finds it there.
@@ -70,19 +62,19 @@ def extend(
         InvalidArgument: it is no search, or nothing more is asked of it.
         WrongObjectType: the tables with its models are not there any more.
     """
-    check_seconds(max_seconds)
-    check_range("max_epochs", max_epochs, 1, _MOST)
-    check_range("max_configs", max_configurations, 1, _MOST)
+    check_seconds(request.max_seconds)
+    check_range("max_epochs", request.max_epochs, 1, _MOST)
+    check_range("max_configs", request.max_configs, 1, _MOST)
 
     def drive() -> Drive:
         return Drive(pool, dialect, Limits(), notify, FIXED, registered)
 
     with control_session(pool, None) as control:
-        run = _search_of(control, run_id)
+        run = _search_of(control, request.run_id)
         made = decisions_of(Catalog(control), run.run_id)
         spec = SearchSpec.from_text(run.row.search or "")
-        params = parse_more(spec.method, spec.params, automl_params)
-        wanted = Extension(params, max_seconds, max_epochs, max_configurations)
+        params = parse_more(spec.method, spec.params, request.automl_params)
+        wanted = Extension(params, request.max_seconds, request.max_epochs, request.max_configs)
         _check_more(spec, made, wanted, run.status)
     if run.status != "finished" and _has_ended(made):
         drive().resume(run.run_id)  # it only lacks its tables
