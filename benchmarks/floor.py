@@ -37,8 +37,7 @@ def prepare(
     from cerebro_db.training.environment import configure
 
     configure(threads)
-    from cerebro_db.training.hop import Programs
-    from cerebro_db.training.scores.scan import Scorers
+    from cerebro_db.training.programs import Programs, Scorers
     from cerebro_db.training.tasks import Architectures, recipe_of
 
     partitions = load_partitions(folder, buffers)

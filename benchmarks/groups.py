@@ -85,11 +85,12 @@ def _work(
     found: Any,
 ) -> None:
     configure(1, False, None)
-    from cerebro_db.training.hop import HopTask, Programs, RoundPart
+    from cerebro_db.training.hop import HopTask, RoundPart
     from cerebro_db.training.partitions import Buffers, PartitionCache, RowOrder
     from cerebro_db.training.peers.group import ParameterServerHop
     from cerebro_db.training.peers.parameter_server import ServedRound
     from cerebro_db.training.peers.peers import ProcessGroup
+    from cerebro_db.training.programs import Programs
     from cerebro_db.training.state import to_bytes
 
     recipe, programs, cache = _recipe(batch), Programs(), PartitionCache(0)
@@ -147,7 +148,7 @@ def _recipe(batch: int) -> Any:
 
     from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
     from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
-    from cerebro_db.training.program import Recipe
+    from cerebro_db.training.recipe import Recipe
     from cerebro_db.training.scores.targets import TargetFacts
 
     layers = keras.layers

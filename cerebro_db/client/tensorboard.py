@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 from cerebro_db.client.run import curves_of
 from cerebro_db.errors import InvalidArgument, MissingPackage
+from cerebro_db.training import environment, events
 from cerebro_db.training.folders import Folder
 from cerebro_db.watching import reading
 from cerebro_db.watching.reading import Source
@@ -28,28 +28,19 @@ def write_run(source: Source, run_id: int, logdir: Path) -> Path:
     facts = reading.run_facts(source, run_id)
     folder = f"run_{facts.run_id}"
     curves = curves_of(source, facts.run_id)
-    events = _writer()
     series = [
         events.Series(f"{folder}/configuration_{mst_key}", tuple(sorted(epochs.items())))
         for mst_key, epochs in curves.items()
     ]
+    environment.set_environment(threads=1, use_gpus=False)
     try:
         with Folder.of_caller(logdir) as opened:
             events.write(opened, series)
-    except OSError as error:
-        raise InvalidArgument(f"logdir: got {logdir}; {error.strerror}") from None
-    return logdir / folder
-
-
-def _writer() -> ModuleType:
-    from cerebro_db.training import environment
-
-    try:
-        environment.set_environment(threads=1, use_gpus=False)
-        from cerebro_db.training import events
     except ImportError:
         raise MissingPackage(
             "event files are written by TensorFlow, which is not installed",
             hint="pip install 'cerebro-db[cpu]'",
         ) from None
-    return events
+    except OSError as error:
+        raise InvalidArgument(f"logdir: got {logdir}; {error.strerror}") from None
+    return logdir / folder

@@ -13,7 +13,7 @@ from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.sessions import WRITE_EVENTS
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.session import Session
-from cerebro_db.training.messages import EventsTask, LoggedConfiguration, LoggedEpoch, value_of
+from cerebro_db.training.events import EventsTask, LoggedConfiguration, LoggedEpoch, value_of
 from cerebro_db.wire import encode
 
 

@@ -12,8 +12,8 @@ from cerebro_db.server.entry import entry
 from cerebro_db.server.files import root_of
 from cerebro_db.server.settings import settings_of
 from cerebro_db.training.environment import configure_once
+from cerebro_db.training.events import EventsTask, series_of, write
 from cerebro_db.training.folders import Folder
-from cerebro_db.training.messages import EventsTask
 from cerebro_db.wire import decode
 
 _ROLE = "SELECT current_user::pg_catalog.text AS name"
@@ -38,8 +38,6 @@ def write_events(plpy: Any, gd: dict[str, Any], task: str | None) -> None:
 def _write(tick: Tick, root: Folder, settings: Settings, role: str, given: EventsTask) -> None:
     # On Greenplum this is a process of the coordinator, which has not trained.
     configure_once(threads=1)
-    from cerebro_db.training.events import series_of, write
-
     # No name of a role is a way out of the directory.
     own = quote(role, safe="").replace(".", "%2E")
     try:

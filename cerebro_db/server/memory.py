@@ -16,9 +16,8 @@ from cerebro_db.training.functions import Function, know
 from cerebro_db.training.peers.listeners import Listener, Tick
 
 if TYPE_CHECKING:
-    from cerebro_db.training.hop import Programs
     from cerebro_db.training.partitions import PartitionCache
-    from cerebro_db.training.scores.scan import Scorers
+    from cerebro_db.training.programs import Programs, Scorers
     from cerebro_db.training.tasks import Architectures
 
 _KEY, _NETWORK = "cerebro.worker", "cerebro.network"
@@ -84,8 +83,7 @@ class WorkerMemory:
 
     def forget(self) -> None:
         """Drop what was compiled."""
-        from cerebro_db.training.hop import Programs
-        from cerebro_db.training.scores.scan import Scorers
+        from cerebro_db.training.programs import Programs, Scorers
 
         self.programs, self.scorers = Programs(), Scorers()
 
@@ -108,9 +106,8 @@ def remember(
     has_peers: bool = False,
 ) -> WorkerMemory:
     """The memory for a run: programs stay from the last one, decoded partitions do not."""
-    from cerebro_db.training.hop import Programs
     from cerebro_db.training.partitions import PartitionCache
-    from cerebro_db.training.scores.scan import Scorers
+    from cerebro_db.training.programs import Programs, Scorers
     from cerebro_db.training.tasks import Architectures
 
     memory = gd.get(_KEY)

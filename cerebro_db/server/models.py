@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
 from typing import Any
 
 from cerebro_db.configs.architectures import nets
@@ -36,6 +35,7 @@ from cerebro_db.server.host import Host
 from cerebro_db.server.joined import take_joined
 from cerebro_db.server.limits import bind
 from cerebro_db.server.settings import require_administrator, settings_of
+from cerebro_db.training.backends import backend
 from cerebro_db.training.environment import configure_once
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.functions import distribution_of, imported, places_of
@@ -102,17 +102,8 @@ def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, weights: int | None)
     config = check_architecture(model_arch, limits)
 
     def work(tick: Tick) -> str:
-        from cerebro_db.training.environment import configure_once
-
         configure_once(threads=1)
-        from cerebro_db.training.architectures import models
-        from cerebro_db.training.architectures.sizes import check_size
-
-        size = check_size(config, limits, memory)
-        model = models.build(config, seed=0)
-        if model_weights is not None:
-            models.set_weights(model, model_weights)
-        return replace(models.facts_of(model), **asdict(size)).to_json()
+        return backend().facts(config, limits, memory, model_weights).to_json()
 
     return compute(plpy, work)
 
@@ -139,12 +130,8 @@ def named_model(
     bind(settings_of(plpy), connects=plpy.asks_nothing)
 
     def work(tick: Tick) -> str:
-        from cerebro_db.training.environment import configure_once
-
         configure_once(threads=1)
-        from cerebro_db.training.architectures.nets import net
-
-        return net(known, sizes, outputs, "softmax" if classes else "linear")
+        return backend().net(known, sizes, outputs, "softmax" if classes else "linear")
 
     return compute(plpy, work)
 
@@ -179,12 +166,8 @@ def read_file(plpy: Any, gd: dict[str, Any], token: int | None) -> tuple[str | N
     memory = bind(settings, connects=plpy.asks_nothing)
 
     def work(tick: Tick) -> tuple[str, bytes]:
-        from cerebro_db.training.environment import configure_once
-
         configure_once(threads=1)
-        from cerebro_db.training.architectures import keras_file
-
-        return keras_file.read(file, limits, memory, tick)
+        return backend().read_file(file, limits, memory, tick)
 
     text, weights = compute(plpy, work)
     gd[_WEIGHTS] = memoryview(weights)

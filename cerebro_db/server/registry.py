@@ -53,6 +53,6 @@ def export_model(
 ) -> bytes:
     """Write the file of a model whose state is joined in this worker."""
     known = recall(gd).architectures
-    from cerebro_db.training.architectures import export
+    from cerebro_db.training.tasks import export
 
-    return export.export(task or "", take_joined(gd, state), export_format(wanted), known, tick)
+    return export(task or "", take_joined(gd, state), export_format(wanted), known, tick)

@@ -1,4 +1,4 @@
-"""The GPUs of this host, and the one on which a process computes: chosen before TensorFlow comes."""
+"""The GPUs of this host, and the one on which a process computes: chosen before its framework is imported."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.training.backends import TENSORFLOW
 
-NVIDIA, TENSORFLOW = "nvidia", "tensorflow"
+NVIDIA = "nvidia"
 SOURCES = (TENSORFLOW, NVIDIA)
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ORDER = "CUDA_DEVICE_ORDER"
@@ -26,7 +27,7 @@ _POLL_SECONDS = 0.05
 _GPU = re.compile(r"^\s*(?:GPU \d+:|MIG ).*\(UUID: ((?:GPU|MIG)-[\w/-]+)\)\s*$")
 # What an administrator has left to this process, before we write there.
 _GIVEN = os.environ.get(VISIBLE)
-_REPORT = "from cerebro_db.training.devices import report; report()"
+_REPORT = "from cerebro_db.training.backends import backend; backend({!r}).report_devices()"
 Tick = Callable[[], None]
 
 
@@ -68,7 +69,7 @@ def chosen(place: int, lines: Sequence[str], given: str | None) -> str | None:
 
 
 def choose(place: int) -> None:
-    """Leave one GPU to this process, the one of its place; before TensorFlow is imported."""
+    """Leave one GPU to this process, the one of its place; before its framework is imported."""
     lines = [] if _GIVEN is not None else _nvidia(lambda: None)
     device = chosen(place, lines, _GIVEN)
     if device is not None:
@@ -114,7 +115,7 @@ def _from_tensorflow(tick: Tick) -> list[str]:
         environment.pop(name, None)
         if value is not None:
             environment[name] = value
-    command = [interpreter(), "-P", "-c", _REPORT]
+    command = [interpreter(), "-P", "-c", _REPORT.format(TENSORFLOW)]
     answer = _answer(command, environment, _SECONDS[TENSORFLOW], tick)
     return [str(line) for line in json.loads(answer.splitlines()[-1])] if answer.strip() else []
 
@@ -156,17 +157,3 @@ def _answer(
         if child.returncode is None:
             child.kill()
             child.communicate()
-
-
-def report() -> None:
-    """In the other process: write what TensorFlow sees."""
-    import tensorflow as tf
-
-    lines = []
-    for number, device in enumerate(tf.config.list_physical_devices("GPU")):
-        details = tf.config.experimental.get_device_details(device)
-        parts = [f"device: {number}", f"name: {details.get('device_name', device.name)}"]
-        if "compute_capability" in details:
-            parts.append("compute capability: " + ".".join(map(str, details["compute_capability"])))
-        lines.append(", ".join(parts))
-    sys.stdout.write("\n" + json.dumps(lines) + "\n")

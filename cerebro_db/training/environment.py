@@ -1,21 +1,19 @@
-"""TensorFlow in this process: imported late, with a fixed number of threads."""
+"""The process that computes: its threads, its device, its memory; set up once for the framework of its backend."""
 
 from __future__ import annotations
 
-import gc
-import logging
 import os
 import platform
 import re
 import resource
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cerebro_db.errors import InvalidArgument, RunFailed
-from cerebro_db.training import devices
+import numpy as np
+
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.training import backends, devices
 
 _RESET_PEAK = Path("/proc/self/clear_refs")
 _STATUS = Path("/proc/self/status")
@@ -52,50 +50,51 @@ def processor() -> str:
     return found[1].decode() if found else platform.machine()
 
 
-_ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
-# Keras and TensorFlow import these where they find them, but need them for nothing that they do then.
-_OPTIONAL = ("sklearn", "scipy", "matplotlib", "jax", "IPython", "huggingface_hub", "cv2")
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _configured: dict[str, Any] = {}
 
 
 def preload() -> None:
-    """Import TensorFlow for processes that are forked from this one; each configures its own.
+    """Import the frameworks for processes that are forked from this one; each configures its own.
 
     Nothing is computed here, no device is looked for, and no threads of BLAS are started.
     """
     for name in _THREADS:
         os.environ[name] = "1"
-    _set_for_import()
-    _import_tensorflow()
+    for name in backends.NAMES:
+        backends.backend(name).set_environment()
+        backends.backend(name).preload()
 
 
 def versions() -> dict[str, str]:
-    """Versions of NumPy, TensorFlow and Keras."""
-    _set_for_import()
-    _import_tensorflow()
-    import keras
-    import numpy as np
-    import tensorflow as tf
-
-    return {module.__name__: str(module.__version__) for module in (np, tf, keras)}
+    """Versions of NumPy and of the libraries that compute."""
+    found = {"numpy": str(np.__version__)}
+    for name in backends.NAMES:
+        found |= backends.backend(name).versions()
+    return found
 
 
-def configure(threads: int, use_gpus: bool = False, place: int | None = None) -> dict[str, Any]:
-    """Import TensorFlow with ``threads`` threads for its kernels and for BLAS.
+def configure(
+    threads: int,
+    use_gpus: bool = False,
+    place: int | None = None,
+    framework: str = backends.TENSORFLOW,
+) -> dict[str, Any]:
+    """Import a framework with ``threads`` threads for its kernels and for BLAS.
 
     Args:
         threads: how many.
         use_gpus: whether to compute on GPUs.
         place: of this process among those that share the GPUs of the host: it takes one of them.
             None for all that there are.
+        framework: name of its backend.
 
     Returns:
         What belongs in a run's manifest: versions, threads, oneDNN, device.
 
     Raises:
-        InvalidArgument: this process runs TensorFlow with other settings already.
-        RunFailed: a GPU was asked for and there is none, or someone else has imported TensorFlow.
+        InvalidArgument: this process computes with other settings already.
+        RunFailed: a GPU was asked for and there is none, or someone else has imported the framework.
     """
     wanted = {"threads": threads, "use_gpus": use_gpus}
     if _configured:
@@ -105,11 +104,14 @@ def configure(threads: int, use_gpus: bool = False, place: int | None = None) ->
                 "allowed: one setting in the life of a worker"
             )
         return dict(_configured)
-    if "tensorflow" in sys.modules and os.environ.get(_ONEDNN) != "1":
-        # It has chosen its kernels by then, and others give other bits.
-        raise RunFailed("TensorFlow was imported in this process before it was set up")
-    set_environment(threads, use_gpus, place)
-    facts = _set_up(threads, use_gpus)
+    used = backends.backend(framework)
+    used.refuse_imported()
+    set_environment(threads, use_gpus, place, framework)
+    facts = used.set_up(threads, use_gpus) | {
+        "numpy": np.__version__,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "processor": processor(),
+    }
     _configured.update(wanted | facts)
     return dict(_configured)
 
@@ -125,87 +127,25 @@ def lasting() -> list[Any] | None:
 
 
 def configured_threads() -> int | None:
-    """The threads that this process computes with; None before TensorFlow was imported."""
+    """The threads that this process computes with; None before it was set up."""
     found: int | None = _configured.get("threads")
     return found
 
 
 def configure_once(threads: int) -> None:
-    """Configure TensorFlow unless this process has done so already."""
+    """Set this process up unless that was done already."""
     if not _configured:
         configure(threads)
 
 
-def set_environment(threads: int, use_gpus: bool, place: int | None = None) -> None:
-    """Set what TensorFlow and BLAS read when they are imported."""
+def set_environment(
+    threads: int, use_gpus: bool, place: int | None = None, framework: str = backends.TENSORFLOW
+) -> None:
+    """Set what a framework and BLAS read when they are imported."""
     for name in _THREADS:
         os.environ[name] = str(threads)
-    _set_for_import()
+    backends.backend(framework).set_environment()
     if not use_gpus:
         os.environ[devices.VISIBLE] = "-1"
     elif place is not None:
         devices.choose(place)
-
-
-def _set_for_import() -> None:
-    # Off by default on some processors; 1.5 to 2 times faster convolutions where it is on.
-    os.environ[_ONEDNN] = "1"
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-
-
-@contextmanager
-def _quick_imports() -> Iterator[None]:
-    """Save a third of the seconds that it takes to import Keras.
-
-    None of what is imported is garbage. And what is optional is not found here, but for others who
-    want it later.
-    """
-    hidden = [name for name in _OPTIONAL if name not in sys.modules]
-    for name in hidden:
-        sys.modules[name] = None  # type: ignore[assignment]
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-        gc.freeze()
-    finally:
-        if collects:
-            gc.enable()
-        for name in hidden:
-            sys.modules.pop(name, None)
-
-
-def _import_tensorflow() -> None:
-    with _quick_imports():
-        import keras  # noqa: F401
-        import tensorflow  # noqa: F401
-
-
-def _set_up(threads: int, use_gpus: bool) -> dict[str, Any]:
-    _import_tensorflow()
-    import keras
-    import numpy as np
-    import tensorflow as tf
-
-    # Programs are made one by one on purpose; its warnings about that would fill the server's log.
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    tf.config.threading.set_intra_op_parallelism_threads(threads)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    gpus = tf.config.list_physical_devices("GPU") if use_gpus else []
-    if use_gpus and not gpus:
-        raise RunFailed(
-            f"got use_gpus := true; TensorFlow sees no GPU on the server's host {os.uname().nodename}",
-            hint="use_gpus := false computes on processors",
-        )
-    for device in gpus:  # otherwise the first process takes all memory of it
-        tf.config.experimental.set_memory_growth(device, True)
-    return {
-        "tensorflow": tf.__version__,
-        "keras": keras.__version__,
-        "numpy": np.__version__,
-        "python": ".".join(str(part) for part in sys.version_info[:3]),
-        "onednn": True,
-        "devices": len(gpus),
-        "processor": processor(),
-    }

@@ -1,23 +1,54 @@
-"""Event files for TensorBoard, by TensorFlow's own writer: a file for each epoch and data set."""
+"""Learning curves as event files for TensorBoard: the tasks that write them, a file for each epoch and data set."""
 
 from __future__ import annotations
 
-import tempfile
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Annotated, Literal
 
-import tensorflow as tf
-from tensorflow.core.framework.summary_pb2 import SummaryMetadata
+from msgspec import Meta
 
 from cerebro_db.configs.functions.callbacks import LOG_DIR
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.training.backends import backend
 from cerebro_db.training.folders import Folder
-from cerebro_db.training.messages import EventsTask
+from cerebro_db.wire import Wire
 
 _OF_VALIDATION = "val_"
-_SCALARS = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="scalars"))
+
+Value = float | Literal["nan", "inf", "-inf"]
+"""A number, as JSON has none for those that are not finite."""
+
+
+class LoggedEpoch(Wire, frozen=True, array_like=True):
+    """Measured values of a configuration after an epoch, by the names in the logs of Keras."""
+
+    epoch: Annotated[int, Meta(ge=1, le=2**31 - 1)]
+    logs: dict[str, Value]
+
+
+class LoggedConfiguration(Wire, frozen=True):
+    """Epochs of a configuration that are written for TensorBoard, below its folder."""
+
+    mst_key: int
+    log_dir: str
+    epochs: tuple[LoggedEpoch, ...]
+
+
+class EventsTask(Wire, frozen=True, omit_defaults=False):
+    """Task that writes event files for TensorBoard; without configurations it only checks that it could."""
+
+    run_id: Annotated[int, Meta(ge=0)]
+    configurations: tuple[LoggedConfiguration, ...] = ()
+
+
+def value_of(number: float) -> Value:
+    """A number as a message has it."""
+    if math.isnan(number):
+        return "nan"
+    return number if math.isfinite(number) else "inf" if number > 0 else "-inf"
 
 
 @dataclass(frozen=True)
@@ -71,22 +102,11 @@ def _write_epoch(
     folder: Folder, parts: Iterable[str], epoch: int, values: Mapping[str, float]
 ) -> None:
     # TensorBoard reads files of a folder in the order of their names.
-    name = f"events.out.tfevents.{epoch:010d}.cerebro"
+    file = f"events.out.tfevents.{epoch:010d}.cerebro"
     with folder.below(*parts) as place:
-        if not place.has(name):
-            place.write(name, _events(epoch, values))
-
-
-def _events(epoch: int, values: Mapping[str, float]) -> bytes:
-    """The bytes of an event file, which TensorFlow writes to a path only."""
-    with tempfile.TemporaryDirectory(prefix="cerebro-") as scratch:
-        writer = tf.summary.create_file_writer(scratch)
-        with writer.as_default(step=epoch):
-            for name, value in values.items():
-                tf.summary.write(f"epoch_{name}", tf.constant(value, tf.float32), metadata=_SCALARS)
-        writer.close()
-        (written,) = Path(scratch).iterdir()
-        return written.read_bytes()
+        if not place.has(file):
+            named = {f"epoch_{name}": value for name, value in values.items()}
+            place.write(file, backend().event_file(epoch, named))
 
 
 def _checked(log_dir: str) -> str:

@@ -14,6 +14,7 @@ from cerebro_db.configs.functions.expressions import parse_expression
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import PREFIX, check_path
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.training.backends import backend
 
 # What no loss, metric or schedule is in, whoever asks for it.
 _OWN = ("cerebro_db", "pip", "psycopg2", "setuptools")
@@ -61,10 +62,8 @@ def function_of(name: str) -> Callable[..., Any]:
             hint="cerebro.registered_functions shows them",
         )
     if name not in _imported and _known[name].expression is not None:
-        from cerebro_db.training.architectures.expressions import function_from
-
         expression = parse_expression(_known[name].expression, f"{PREFIX}{name}")
-        _imported[name] = function_from(expression, name)
+        _imported[name] = backend().function(expression, name)
     if name not in _imported:
         registered, (package, found) = _known[name], distribution_of(str(_known[name].path))
         if (package, found) != (registered.package, registered.version):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,15 +15,16 @@ from cerebro_db.configs.names import bare_name, is_custom
 from cerebro_db.errors import PACK_AGAIN, ConfigurationFailed, InvalidData, InvalidState
 from cerebro_db.protocol import HopReport, RoundReport
 from cerebro_db.training import state as states
-from cerebro_db.training.architectures import models
 from cerebro_db.training.averaging import of_replica
+from cerebro_db.training.backends import TENSORFLOW, backend
 from cerebro_db.training.buffers import Shapes
 from cerebro_db.training.environment import peak_mb, reset_peak
 from cerebro_db.training.functions import function_of, places_of
 from cerebro_db.training.partitions import Buffers, CacheKey, Partition, PartitionCache, RowOrder
 from cerebro_db.training.peers.parameter_server import ServedRound
 from cerebro_db.training.peers.peers import ProcessGroup
-from cerebro_db.training.program import LEARNING_RATE, Program, Recipe
+from cerebro_db.training.programs import Programs
+from cerebro_db.training.recipe import Recipe
 from cerebro_db.training.scores.id_fault import IdsBeyond
 from cerebro_db.training.scores.targets import TargetFacts
 
@@ -33,13 +34,16 @@ def scheduler_of(fit: FitParams) -> CallbackSpec | None:
     return next((callback for callback in fit.callbacks if callback.name == SCHEDULER), None)
 
 
-def scheduled_rate(scheduler: CallbackSpec, epoch: int, current: float) -> float:
+def scheduled_rate(
+    scheduler: CallbackSpec, epoch: int, current: float, framework: str = TENSORFLOW
+) -> float:
     """The learning rate of an epoch, which is counted from 1; Keras, and schedules, count from 0.
 
     Args:
         scheduler: which sets it.
         epoch: which begins.
         current: the learning rate of the epoch before.
+        framework: name of the backend that computes.
 
     Raises:
         ConfigurationFailed: it is no number from 0.
@@ -51,7 +55,7 @@ def scheduled_rate(scheduler: CallbackSpec, epoch: int, current: float) -> float
         given = (epoch - 1, current)[: places_of(function)]
         rate = float(function(*given))
     else:
-        rate = float(models.make_schedule(spec)(epoch - 1))
+        rate = backend(framework).scheduled_rate(spec, epoch - 1)
     if not (math.isfinite(rate) and rate >= 0):
         raise ConfigurationFailed(
             f"LearningRateScheduler: got the learning rate {rate} for epoch {epoch}"
@@ -133,26 +137,6 @@ class HopTask:
     def rows_per_call(self) -> int:
         """Rows of one call: whole batches."""
         return self.recipe.steps_per_call * self.batch_size
-
-
-class Programs:
-    """The compiled programs of a worker by key; the least recently used goes first."""
-
-    def __init__(self, limit: int = 64) -> None:
-        self._limit = limit
-        self._kept: dict[Hashable, Program] = {}
-
-    def get(self, recipe: Recipe, use: str = "") -> tuple[Program, bool]:
-        """The program of a recipe, and whether it had to be made; for another use it is another one."""
-        key = (recipe.key, use)
-        program = self._kept.pop(key, None)
-        made = program is None
-        if program is None:
-            while len(self._kept) >= self._limit:
-                self._kept.pop(next(iter(self._kept)))
-            program = Program(recipe)
-        self._kept[key] = program
-        return program, made
 
 
 class Hop:
@@ -328,8 +312,9 @@ def at_rate(state: states.State, task: HopTask) -> states.State:
     """The state with the learning rate that callbacks have decided for its epoch."""
     rate, scheduler = task.learning_rate, scheduler_of(task.recipe.fit_params)
     if scheduler is not None and task.begins_epoch:
-        rate = scheduled_rate(scheduler, task.order.epoch, float(state[LEARNING_RATE]))
-    return state if rate is None else state | {LEARNING_RATE: np.asarray(rate, np.float32)}
+        current = float(state[states.LEARNING_RATE])
+        rate = scheduled_rate(scheduler, task.order.epoch, current, task.recipe.backend)
+    return state if rate is None else state | {states.LEARNING_RATE: np.asarray(rate, np.float32)}
 
 
 class _Stream:

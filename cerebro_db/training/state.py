@@ -26,6 +26,7 @@ from cerebro_db.errors import InvalidState
 T = TypeVar("T")
 # What the names of arrays begin with. An average has the rest of its name from its weight.
 WEIGHTS, OPTIMIZER, AVERAGES = "weights/", "optimizer/", "averages/"
+LEARNING_RATE = f"{OPTIMIZER}learning_rate"
 # Bytes of a number.
 DTYPES = {
     "float16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8, "uint32": 4, "uint64": 8,
@@ -176,3 +177,17 @@ def array_of(data: bytes, part: Part) -> np.ndarray:
     """One array of a state, as a read-only view of ``data``."""
     numbers = np.frombuffer(data, np.dtype(part.dtype), offset=part.start, count=part.size)
     return numbers.reshape(part.shape)
+
+
+def check_fits(state: State, expected: State) -> None:
+    """Refuse a state whose names, shapes or dtypes are not those expected."""
+    if state.keys() != expected.keys():
+        missing = sorted(expected.keys() ^ state.keys())
+        raise InvalidState(f"got a state of another model: it differs in {missing[:5]}")
+    for name, array in state.items():
+        want = expected[name]
+        if array.shape != want.shape or array.dtype != want.dtype:
+            raise InvalidState(
+                f"got {array.dtype}{array.shape} for {name!r} of a state; "
+                f"allowed: {want.dtype}{want.shape}"
+            )

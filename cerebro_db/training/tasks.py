@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,12 @@ from cerebro_db.configs.architectures.memory import (
     worker_memory,
 )
 from cerebro_db.configs.arguments import MAX_OUTPUTS
+from cerebro_db.configs.exports import Format
 from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, PeersApart, RunFailed
-from cerebro_db.training.architectures.sizes import ModelSize, check_size
+from cerebro_db.training import state as states
+from cerebro_db.training.backends import ModelSize, Tick, backend
 from cerebro_db.training.buffers import MAX_INPUTS, Shapes
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.hop import HopTask, RoundPart
@@ -29,7 +31,7 @@ from cerebro_db.training.partitions import Buffers, CacheKey, RowOrder
 from cerebro_db.training.peers.listeners import Address, Listener
 from cerebro_db.training.peers.parameter_server import ServedRound
 from cerebro_db.training.peers.peers import ProcessGroup
-from cerebro_db.training.program import Recipe
+from cerebro_db.training.recipe import Recipe
 from cerebro_db.training.scores.targets import TargetFacts
 
 MAX_PLACE = 100_000
@@ -65,7 +67,9 @@ class Architectures:
         """The checked JSON of an architecture."""
         if architecture_id not in self._known:
             config = check_architecture(text, self._limits)
-            self._sizes[architecture_id] = check_size(config, self._limits, self._memory_mb)
+            self._sizes[architecture_id] = backend().check_size(
+                config, self._limits, self._memory_mb
+            )
             self._known[architecture_id] = config
         return self._known[architecture_id]
 
@@ -84,7 +88,7 @@ class Architectures:
             compiled=recipe.jit,
             averages=optimizer.keeps_averages,
             batch_size=recipe.fit_params.batch_size,
-            **asdict(self._sizes[recipe.architecture_id]),
+            **self._sizes[recipe.architecture_id]._asdict(),
         )
         check_worker_memory(worker_memory([load], 0, 0), self._memory_mb, "a configuration")
 
@@ -101,7 +105,7 @@ class Architectures:
             return
         sizes = {one.architecture_id: self._sizes[one.architecture_id] for one, _ in models}
         loads = [
-            Load(id, optimizer="", compiled=False, **asdict(size)) for id, size in sizes.items()
+            Load(id, optimizer="", compiled=False, **size._asdict()) for id, size in sizes.items()
         ]
         # The largest one is counted while it is asked; of the others the weights are there.
         weights = sorted(load.state_bytes for load in loads)
@@ -126,6 +130,23 @@ def recipe_of(given: Fields | Mapping[str, Any], known: Architectures) -> Recipe
         jit=task.flag("jit"),
         steps_per_call=task.integer("steps_per_call", 1, _MAX_STEPS),
     )
+
+
+def export(text: str, data: bytes, wanted: Format, known: Architectures, tick: Tick) -> bytes:
+    """A file of a model.
+
+    Args:
+        text: JSON: the recipe of the model, and architecture and facts, JSON that goes with raw arrays.
+        data: the model's state.
+        wanted: the format.
+        known: architectures of the worker.
+        tick: called between the steps.
+    """
+    task = Fields.parse(text)
+    recipe = recipe_of(task, known)
+    documents = {name: task.text(name) for name in ("architecture", "facts") if task.has(name)}
+    state = states.from_bytes(data)
+    return backend(recipe.backend).export(recipe, state, wanted, documents, tick)
 
 
 def hop_of(

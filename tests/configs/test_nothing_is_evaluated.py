@@ -32,9 +32,11 @@ ALLOWED = {
     "cerebro_db/client/database.py": ["load_model"],  # the client's method of that name
     # In the process of a user who asks for the Keras model of a file that we have made for him.
     "cerebro_db/client/model.py": ["load_model"],
-    "cerebro_db/training/architectures/export.py": ["from_function"],  # of tf2onnx: a graph as ONNX
+    "cerebro_db/training/backends/tensorflow/export.py": [
+        "from_function"
+    ],  # of tf2onnx: a graph as ONNX
     # Data sets only, in a child process; Keras reads a file of our own making.
-    "cerebro_db/training/architectures/keras_file.py": ["h5py", "load_weights"],
+    "cerebro_db/training/backends/tensorflow/keras_file.py": ["h5py", "load_weights"],
     # An installed package that an administrator has registered.
     "cerebro_db/training/functions.py": ["import_module"],
     # Literals only, of a function's text that a superuser has installed.
@@ -77,7 +79,7 @@ def test_nothing_is_evaluated(path: Path) -> None:
 def test_every_part_was_read() -> None:
     read = {path.relative_to(ROOT).parts[0] for path in SOURCES}
     assert read == {"cerebro_db", "udfs", "sql"}
-    assert ROOT / "cerebro_db/training/architectures/models.py" in SOURCES
+    assert ROOT / "cerebro_db/training/backends/tensorflow/models.py" in SOURCES
 
 
 @pytest.mark.parametrize(

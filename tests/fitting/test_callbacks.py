@@ -253,7 +253,7 @@ def _of_keras(text: str) -> Any:
     import keras
 
     from cerebro_db.configs.grids.parameters import parse_fit_params
-    from cerebro_db.training.architectures.models import make_schedule
+    from cerebro_db.training.backends.tensorflow.models import make_schedule
 
     (spec,) = parse_fit_params(f"callbacks=[{text}]").callbacks
     if spec.schedule is not None:

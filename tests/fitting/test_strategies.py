@@ -83,9 +83,10 @@ def replica(bench: Any, configs: str, key: int) -> dict[str, np.ndarray]:
     """The state after a hop over one partition, from the initial weights of the first configuration."""
     from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
     from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
-    from cerebro_db.training.hop import Hop, HopTask, Programs
+    from cerebro_db.training.hop import Hop, HopTask
     from cerebro_db.training.partitions import Buffers, PartitionCache, RowOrder
-    from cerebro_db.training.program import Recipe
+    from cerebro_db.training.programs import Programs
+    from cerebro_db.training.recipe import Recipe
     from cerebro_db.training.scores.targets import TargetFacts
     from cerebro_db.training.shuffle import salt
 

@@ -31,9 +31,10 @@ def _train(model: Any) -> str:
         os.abort()
     import numpy as np
 
-    from cerebro_db.training.architectures.sizes import check_size
-    from cerebro_db.training.program import Program, Recipe
-    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.program import Program
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.sizes import check_size
+    from cerebro_db.training.recipe import Recipe
     from cerebro_db.training.scores.targets import TargetFacts
 
     try:
@@ -41,7 +42,7 @@ def _train(model: Any) -> str:
         check_size(config, LIMITS)
     except CerebroError:
         return "refused"
-    from cerebro_db.training.architectures.models import build
+    from cerebro_db.training.backends.tensorflow.models import build
 
     shapes = [tuple(one.shape[1:]) for one in build(config, 0).outputs]
     recipe = Recipe(

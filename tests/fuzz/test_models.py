@@ -23,8 +23,8 @@ LIMITS = ArchitectureLimits(parameters=50_000, elements=50_000, layers=40)
 @share(0.02)
 @given(mutations.architectures())
 def test_accepted_architectures(text: str) -> None:
-    from cerebro_db.training.architectures import models
-    from cerebro_db.training.architectures.sizes import check_size
+    from cerebro_db.training.backends.tensorflow import models
+    from cerebro_db.training.backends.tensorflow.sizes import check_size
 
     config = None
     with contextlib.suppress(CerebroError):

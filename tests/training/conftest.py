@@ -51,7 +51,7 @@ def full_net() -> str:
 @pytest.fixture
 def recipe() -> Callable[..., Any]:
     """Makes recipes from an architecture's JSON and parameter texts."""
-    from cerebro_db.training.program import Recipe
+    from cerebro_db.training.recipe import Recipe
 
     def make(
         architecture: str,
@@ -119,8 +119,9 @@ def hop(
     tick: Callable[[], None] = lambda: None,
 ) -> tuple[bytes, Any]:
     """One hop over a partition, its buffers fed in the order of the hop."""
-    from cerebro_db.training.hop import Hop, HopTask, Programs
+    from cerebro_db.training.hop import Hop, HopTask
     from cerebro_db.training.partitions import PartitionCache
+    from cerebro_db.training.programs import Programs
 
     order = order_of(5, epoch, partition, shuffle=recipe.fit_params.shuffle)
     task = HopTask(recipe, order, data.buffers, (1, "training", partition), 7, state is None)

@@ -36,7 +36,7 @@ def made(name: str) -> dict[str, Any]:
     """The JSON of a net, with names that do not depend on what was made before."""
     import keras
 
-    from cerebro_db.training.architectures.nets import net
+    from cerebro_db.training.backends.tensorflow.nets import net
 
     keras.backend.clear_session()
     found: dict[str, Any] = json.loads(net(name, (side(name), side(name), 3), CLASSES, "softmax"))
@@ -73,9 +73,9 @@ def test_what_is_stored_is_what_keras_makes(stored: Any) -> None:
 # Of these the first has operators, the second layers of its own; the third pads and pools.
 @pytest.mark.parametrize("name", ["MobileNetV3Small", LENET])
 def test_some_are_trained(stored: Any, recipe: Callable[..., Any], name: str) -> None:
-    from cerebro_db.training.architectures.sizes import check_size
-    from cerebro_db.training.program import Program
-    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.program import Program
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.sizes import check_size
     from cerebro_db.training.scores.targets import TargetFacts
 
     model = stored[name] if name in stored else made(name)
@@ -96,8 +96,8 @@ def test_some_are_trained(stored: Any, recipe: Callable[..., Any], name: str) ->
 
 @pytest.mark.parametrize("name", ["InceptionResNetV2", "ConvNeXtTiny"])
 def test_those_with_layers_of_their_own_are_built(stored: Any, name: str) -> None:
-    from cerebro_db.training.architectures.sizes import made as built
-    from cerebro_db.training.architectures.sizes import without_values
+    from cerebro_db.training.backends.tensorflow.sizes import made as built
+    from cerebro_db.training.backends.tensorflow.sizes import without_values
 
     with without_values():
         model = built(check_architecture(json.dumps(stored[name])))
@@ -113,7 +113,7 @@ def test_names_of_nets() -> None:
 
 
 def test_rows_that_a_net_does_not_take() -> None:
-    from cerebro_db.training.architectures.nets import net
+    from cerebro_db.training.backends.tensorflow.nets import net
 
     with pytest.raises(InvalidArgument, match=r"got ResNet50 for rows of the shape \[8, 8, 3\]"):
         net("ResNet50", (8, 8, 3), 2, "softmax")

@@ -85,8 +85,9 @@ def part_of(
     recipe: Any, data: Data, state: bytes | None, part: Any, cache_bytes: int = 2**20
 ) -> tuple[bytes, Any]:
     """A hop over partition 1 that trains on a part of its rows."""
-    from cerebro_db.training.hop import Hop, HopTask, Programs
+    from cerebro_db.training.hop import Hop, HopTask
     from cerebro_db.training.partitions import PartitionCache
+    from cerebro_db.training.programs import Programs
 
     order = order_of(5, 1, 1)
     task = HopTask(recipe, order, data.buffers, (1, "training", 1), 7, state is None, part=part)

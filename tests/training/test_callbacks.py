@@ -136,7 +136,7 @@ def test_which_way_is_better_as_keras_tells_it() -> None:
 
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW(lr=0.3)", "Ftrl(lr=1e-9)"])
 def test_the_learning_rate_is_reduced_from_what_the_optimizer_has(optimizer: str) -> None:
-    from cerebro_db.training.scalars import scalars_of
+    from cerebro_db.training.backends.tensorflow.scalars import scalars_of
 
     params = parse_compile_params(f"loss='mse',optimizer='{optimizer}'")
     fit = parse_fit_params("callbacks=[ReduceLROnPlateau('loss', patience=1, factor=0.9)]")
@@ -160,7 +160,7 @@ SCHEDULED = [
 def test_schedulers_are_evaluated_by_epoch_as_keras_counts_them(schedule: str) -> None:
     import keras
 
-    from cerebro_db.training.architectures.models import make_schedule
+    from cerebro_db.training.backends.tensorflow.models import make_schedule
     from cerebro_db.training.hop import scheduled_rate
 
     (spec,) = parse_fit_params(f"callbacks=[LearningRateScheduler({schedule})]").callbacks
@@ -194,7 +194,7 @@ def test_a_hop_takes_the_rate_of_the_task_and_keeps_it(
 
     from cerebro_db.training import state as states
     from cerebro_db.training.hop import HopTask, at_rate
-    from cerebro_db.training.program import LEARNING_RATE
+    from cerebro_db.training.state import LEARNING_RATE
     from tests.training.conftest import order_of
 
     given = recipe(net(), "loss='categorical_crossentropy',optimizer='SGD(lr=0.5)'")

@@ -79,7 +79,7 @@ def test_scoring(recipe: Callable[..., Any], cache_bytes: int) -> None:
 
 
 def test_prediction(recipe: Callable[..., Any]) -> None:
-    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer
 
     scorer = Scorer(recipe(nets()["plain"], TEXT))
     rows = whole().features[0]
@@ -91,7 +91,7 @@ def test_prediction(recipe: Callable[..., Any]) -> None:
 
 
 def test_what_is_no_copy_of_a_feature_has_no_place(recipe: Callable[..., Any]) -> None:
-    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer
 
     scorer = Scorer(recipe(nets()["computed"], TEXT))
     rows = whole().features[0]
@@ -104,7 +104,7 @@ def test_what_is_no_copy_of_a_feature_has_no_place(recipe: Callable[..., Any]) -
 
 
 def test_columns_that_no_embedding_reads_may_be_anything(recipe: Callable[..., Any]) -> None:
-    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer
 
     scorer = Scorer(recipe(nets()["some columns"], TEXT))
     rows = whole().features[0]

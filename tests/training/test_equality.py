@@ -65,7 +65,7 @@ def plain_keras(
     **fit: Any,
 ) -> list[np.ndarray]:
     """Weights after ``model.fit`` over the same batches."""
-    from cerebro_db.training.architectures import models
+    from cerebro_db.training.backends.tensorflow import models
 
     model = models.build(recipe.architecture, seed=7, dropout=recipe.compile_params.dropout)
     optimizer = optimizer or models.make_optimizer(recipe.compile_params.optimizer, model)
@@ -91,7 +91,7 @@ def plain_keras(
 
 def by_hops(recipe: Any, data: Data, **options: Any) -> list[np.ndarray]:
     """Weights after the same by hops, the state as bytes in between."""
-    from cerebro_db.training.hop import Programs
+    from cerebro_db.training.programs import Programs
 
     programs, state = Programs(), None
     for epoch in range(1, EPOCHS + 1):
@@ -146,7 +146,7 @@ def test_muon_leaves_out_the_layers_that_are_named(
     recipe: Callable[..., Any], data: Data, excluded: str, by_adamw: set[str]
 ) -> None:
     """However many layers of a kind the process has made before, whose names Keras counts."""
-    from cerebro_db.training.architectures import models
+    from cerebro_db.training.backends.tensorflow import models
 
     optimizer = f"Muon(lr=0.01,rms_rate=None,exclude_layers={excluded})"
     given = recipe(lstm_net(), f"loss='categorical_crossentropy',optimizer=\"{optimizer}\"")
@@ -210,7 +210,7 @@ def test_several_optimizers_are_chosen_as_keras_does(
 def test_patterns_of_weights_that_decide_nothing_are_refused(
     recipe: Callable[..., Any], patterns: str, told: str
 ) -> None:
-    from cerebro_db.training.architectures import models
+    from cerebro_db.training.backends.tensorflow import models
 
     optimizer = f"MultiOptimizer(OptimizerMap(Adam(), {{{patterns}}}))"
     given = recipe(lstm_net(), f"loss='categorical_crossentropy',optimizer={optimizer}")
@@ -221,8 +221,8 @@ def test_patterns_of_weights_that_decide_nothing_are_refused(
 
 def test_several_optimizers_of_layers_without_names(recipe: Callable[..., Any]) -> None:
     """Nor does it matter what the process has made before; the model's own name is no part of a path."""
-    from cerebro_db.training.architectures import models
-    from cerebro_db.training.architectures.naming import named_variables
+    from cerebro_db.training.backends.tensorflow import models
+    from cerebro_db.training.backends.tensorflow.naming import named_variables
 
     def dense(units: int) -> dict[str, Any]:
         return {"module": "keras.layers", "class_name": "Dense", "config": {"units": units}}
@@ -249,8 +249,8 @@ def test_several_optimizers_of_layers_without_names(recipe: Callable[..., Any]) 
 
 def test_several_optimizers_of_layers_that_keras_counts(recipe: Callable[..., Any]) -> None:
     """However many layers of a kind the process has made before; rates are no part of a state."""
-    from cerebro_db.training.architectures import models
-    from cerebro_db.training.architectures.naming import named_variables
+    from cerebro_db.training.backends.tensorflow import models
+    from cerebro_db.training.backends.tensorflow.naming import named_variables
 
     optimizer = "MultiOptimizer(OptimizerMap(Adam(), {'memory/lstm_cell/.*': SGD()}))"
     given = recipe(lstm_net(), f"loss='categorical_crossentropy',optimizer={optimizer}")
@@ -422,7 +422,7 @@ def test_convolutions_equal_plain_keras_to_the_bit(
                                   "RMSprop(lr=0.1,rho=0.8,momentum=-0.4,centered=True)"])  # fmt: skip
 def test_negative_momentum(recipe: Callable[..., Any], data: Data, text: str) -> None:
     """By the formulas in NumPy: Keras has no such momentum."""
-    from cerebro_db.training.program import Program
+    from cerebro_db.training.backends.tensorflow.program import Program
 
     given = recipe(net(), f"loss='categorical_crossentropy',optimizer='{text}'")
     program = Program(given)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.training.events import EventsTask, value_of
 from cerebro_db.training.folders import Folder
-from cerebro_db.training.messages import EventsTask, value_of
 from cerebro_db.wire import decode
 
 LOGS = {"loss": 0.5, "accuracy": 0.25, "val_loss": 0.75}

@@ -120,7 +120,7 @@ def finalize(model: Any) -> None:
 def trained(request: Any, tensorflow: None) -> tuple[Any, str, bytes]:
     """A model with weights of its own, its task and its state."""
     from cerebro_db.training import state as states
-    from cerebro_db.training.architectures.naming import named_model_variables
+    from cerebro_db.training.backends.tensorflow.naming import named_model_variables
 
     model = MODELS[request.param]()
     for weight in model.weights:  # averages of normalisation must not be negative
@@ -147,8 +147,7 @@ def exported(
     trained: tuple[Any, str, bytes], tmp_path: Path, monkeypatch: Any
 ) -> Callable[[str], bytes]:
     """Writes the model as a file, and leaves no other behind."""
-    from cerebro_db.training.architectures.export import export
-    from cerebro_db.training.tasks import Architectures
+    from cerebro_db.training.tasks import Architectures, export
 
     def write(kind: str) -> bytes:
         aside = tmp_path / "aside"
@@ -195,10 +194,10 @@ def test_onnx_predicts_the_same_in_onnx_runtime(trained: Any, exported: Any) -> 
 
 def test_a_broken_file_is_not_returned(monkeypatch: Any) -> None:
     """The converter writes what it cannot convert into the file, and says nothing."""
-    from cerebro_db.training.architectures import export
+    from cerebro_db.training.backends.tensorflow import export
 
     model = dense()
-    good = export._onnx_file(model, None)  # type: ignore[arg-type]
+    good = export._onnx_file(model, {})
     for weight in model.weights:
         weight.assign(weight + 1.0)
     with pytest.raises(InvalidData, match="predicts something else"):
@@ -229,8 +228,7 @@ def test_arrays_are_those_of_the_model(trained: Any, exported: Any) -> None:
 
 def test_a_state_of_another_model(trained: Any) -> None:
     from cerebro_db.training import state as states
-    from cerebro_db.training.architectures.export import export
-    from cerebro_db.training.tasks import Architectures
+    from cerebro_db.training.tasks import Architectures, export
 
     values = dict(states.from_bytes(trained[2]))
     name = next(iter(values))
@@ -240,7 +238,7 @@ def test_a_state_of_another_model(trained: Any) -> None:
 
 
 def test_a_package_that_is_missing(monkeypatch: Any) -> None:
-    from cerebro_db.training.architectures.export import check_libraries
+    from cerebro_db.training.backends.tensorflow.export import check_libraries
 
     monkeypatch.setitem(sys.modules, "tf2onnx", None)
     monkeypatch.setattr(

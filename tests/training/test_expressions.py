@@ -29,7 +29,7 @@ def registered() -> Iterator[None]:
 
 
 def function(text: str) -> Callable[..., Any]:
-    from cerebro_db.training.architectures.expressions import function_from
+    from cerebro_db.training.backends.tensorflow.expressions import function_from
 
     return function_from(parse_expression(text), "ours")
 
@@ -69,7 +69,7 @@ def test_they_compute_what_they_say(text: str) -> None:
 def test_every_function_that_is_allowed_is_there() -> None:
     import keras
 
-    from cerebro_db.training.architectures.expressions import _PUT_TOGETHER
+    from cerebro_db.training.backends.tensorflow.expressions import _PUT_TOGETHER
 
     for functions in FAMILIES.values():
         for name, found in functions.items():

@@ -103,7 +103,7 @@ def test_only_the_others_change(
 
 
 def test_a_frozen_kernel_has_no_penalty(recipe: Callable[..., Any], data: Data) -> None:
-    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer
     from cerebro_db.training.state import from_bytes
 
     losses = []
@@ -130,7 +130,7 @@ def test_what_is_inside_of_a_frozen_layer_is_frozen() -> None:
         [keras.Input((4, 3)), inner, layers.Bidirectional(layers.GRU(2), name="both"), layers.Dense(1)]
     )  # fmt: skip
     config = check_architecture(outer.to_json())
-    from cerebro_db.training.architectures import models
+    from cerebro_db.training.backends.tensorflow import models
 
     built = models.build(config, 0, freeze=("base", "both"))
     assert len(built.trainable_variables) == 2  # of the Dense layer
@@ -174,7 +174,7 @@ def test_a_model_without_weights(recipe: Callable[..., Any], data: Data, policy:
 
 def test_gradients_and_weights_where_nothing_trains(recipe: Callable[..., Any], data: Data) -> None:
     """Trainers that compute together exchange a zero."""
-    from cerebro_db.training.program import Program
+    from cerebro_db.training.backends.tensorflow.program import Program
 
     given = recipe(model(frozen=False), f"{SOFTMAX},freeze='*'")
     program = Program(given)

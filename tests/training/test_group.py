@@ -100,8 +100,9 @@ def test_who_waits_for_peers_can_be_stopped(rank: int) -> None:
 
 def initial(recipe: Any, data: Data) -> bytes:
     """The state before the first hop. Keras seeds it for all threads, so it is made in one of them."""
-    from cerebro_db.training.hop import Hop, HopTask, Programs, RoundPart
+    from cerebro_db.training.hop import Hop, HopTask, RoundPart
     from cerebro_db.training.partitions import PartitionCache
+    from cerebro_db.training.programs import Programs
 
     order, none = order_of(5, 1, 0), RoundPart(0, (0, 0))
     task = HopTask(recipe, order, data.buffers, (1, "training", 0), 7, True, part=none)
@@ -124,9 +125,10 @@ def parts_of(
     shares: Sequence[int] = (),
 ) -> tuple[bytes, list[Any]]:
     """A round over all partitions of some data, of which those of so many rows count; state, reports."""
-    from cerebro_db.training.hop import HopTask, Programs, RoundPart
+    from cerebro_db.training.hop import HopTask, RoundPart
     from cerebro_db.training.partitions import PartitionCache
     from cerebro_db.training.peers.group import GroupHop
+    from cerebro_db.training.programs import Programs
 
     total, size = data.buffers.total, len(data.features)
     state = initial(recipe, data) if state is None else state
@@ -199,7 +201,7 @@ def test_who_shares_a_batch_takes_its_rows_together(
     import keras
 
     from cerebro_db.core.strategies import shares_of
-    from cerebro_db.training.architectures import models
+    from cerebro_db.training.backends.tensorflow import models
     from cerebro_db.training.state import from_bytes
 
     data, shares = Data((20, 17), partitions=3), shares_of(8, 3)
@@ -226,7 +228,7 @@ def test_together_they_equal_plain_keras_with_all_their_rows_in_a_batch(
 ) -> None:
     import keras
 
-    from cerebro_db.training.architectures import models
+    from cerebro_db.training.backends.tensorflow import models
     from cerebro_db.training.state import from_bytes
 
     data, counts = Data((20, 17), partitions=3), [37, 37, 21]  # one has ended before the others

@@ -18,7 +18,7 @@ LOSS = "loss='categorical_crossentropy'"
 def test_learning_rate_and_other_scalars_share_a_program(
     recipe: Callable[..., Any], data: Data
 ) -> None:
-    from cerebro_db.training.hop import Programs
+    from cerebro_db.training.programs import Programs
 
     programs, architecture = Programs(), net()
     compiled = []
@@ -36,7 +36,7 @@ def test_learning_rate_and_other_scalars_share_a_program(
 def test_batch_sizes_share_a_program_unless_xla_compiles_it(
     recipe: Callable[..., Any], data: Data, jit: bool, made: list[bool]
 ) -> None:
-    from cerebro_db.training.hop import Programs
+    from cerebro_db.training.programs import Programs
 
     programs, architecture = Programs(), net()
     for size, is_made in zip((4, 1000, 7), made, strict=True):
@@ -47,7 +47,7 @@ def test_batch_sizes_share_a_program_unless_xla_compiles_it(
 
 
 def test_a_shared_program_trains_as_a_fresh_one(recipe: Callable[..., Any], data: Data) -> None:
-    from cerebro_db.training.hop import Programs
+    from cerebro_db.training.programs import Programs
 
     programs, architecture = Programs(), net()
     first = recipe(architecture, f"{LOSS},optimizer='Adam(lr=0.1,beta_2=0.9)',l2=0.5")
@@ -86,8 +86,9 @@ def test_a_state_of_another_model_is_refused(recipe: Callable[..., Any], data: D
 def test_a_missing_state_is_not_replaced_by_a_fresh_one(
     recipe: Callable[..., Any], data: Data
 ) -> None:
-    from cerebro_db.training.hop import Hop, HopTask, Programs
+    from cerebro_db.training.hop import Hop, HopTask
     from cerebro_db.training.partitions import PartitionCache
+    from cerebro_db.training.programs import Programs
     from tests.training.conftest import order_of
 
     task = HopTask(recipe(net()), order_of(5, 1, 0), data.buffers, (1, "training", 0), 7, False)
@@ -96,8 +97,9 @@ def test_a_missing_state_is_not_replaced_by_a_fresh_one(
 
 
 def test_a_hop_without_its_buffers_is_refused(recipe: Callable[..., Any], data: Data) -> None:
-    from cerebro_db.training.hop import Hop, HopTask, Programs
+    from cerebro_db.training.hop import Hop, HopTask
     from cerebro_db.training.partitions import PartitionCache
+    from cerebro_db.training.programs import Programs
     from tests.training.conftest import order_of
 
     task = HopTask(recipe(net()), order_of(5, 1, 0), data.buffers, (1, "training", 0), 7, True)
@@ -109,7 +111,7 @@ def test_a_hop_without_its_buffers_is_refused(recipe: Callable[..., Any], data: 
 def test_given_weights_are_the_start(recipe: Callable[..., Any]) -> None:
     import keras
 
-    from cerebro_db.training.program import Program
+    from cerebro_db.training.backends.tensorflow.program import Program
 
     architecture = net()
     model = keras.models.model_from_json(architecture)

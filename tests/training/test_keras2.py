@@ -59,7 +59,7 @@ def rows_for(name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_of_keras_2_computes_the_same(name: str) -> None:
-    from cerebro_db.training.architectures import models
+    from cerebro_db.training.backends.tensorflow import models
 
     stored = MODELS[name]
     model = models.build(check_architecture(json.dumps(stored["model"])), seed=0)

@@ -22,7 +22,7 @@ import pytest
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.errors import CerebroError, InvalidArchitecture, InvalidArgument
-from cerebro_db.training.architectures.keras_file import in_child
+from cerebro_db.training.backends.tensorflow.keras_file import in_child
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ FIRST = "layers/dense/vars/0"
 
 
 def read(data: bytes) -> tuple[str, bytes]:
-    from cerebro_db.training.architectures.keras_file import read
+    from cerebro_db.training.backends.tensorflow.keras_file import read
 
     return read(data, LIMITS, None, lambda: None)
 

@@ -192,8 +192,8 @@ def is_random(layer: Any) -> bool:
 
 def check_alike(model: Any, rows: Any) -> None:
     """Refuses nothing, and computes the same."""
-    from cerebro_db.training.architectures.models import build
-    from cerebro_db.training.architectures.sizes import check_size
+    from cerebro_db.training.backends.tensorflow.models import build
+    from cerebro_db.training.backends.tensorflow.sizes import check_size
 
     limits = ArchitectureLimits()
     config = check_architecture(model.to_json(), limits)

@@ -32,8 +32,8 @@ def test_it_predicts_and_trains_as_keras_does(
 ) -> None:
     import keras
 
-    from cerebro_db.training.program import Program
-    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.program import Program
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer
 
     weights = b"".join(one.astype("float32").tobytes() for one in adapted.get_weights())
     one = recipe(adapted.to_json(), SGD, "batch_size=32", TargetFacts("class", 3, ()), jit=jit)

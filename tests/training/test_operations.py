@@ -87,9 +87,9 @@ def model_of(body: Callable[[Any], Any]) -> Any:
 def test_they_train_and_predict_as_in_keras(
     body: Any, recipe: Callable[..., Any], data: Data
 ) -> None:
-    from cerebro_db.training.architectures import models
-    from cerebro_db.training.architectures.sizes import check_size
-    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow import models
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.sizes import check_size
 
     theirs = model_of(body)
     config = check_architecture(theirs.to_json())
@@ -121,8 +121,8 @@ def inputs_and_outputs() -> Any:
 
 
 def test_dictionaries_of_inputs_are_taken_in_the_order_of_keras() -> None:
-    from cerebro_db.training.architectures import models
-    from cerebro_db.training.architectures.sizes import check_size
+    from cerebro_db.training.backends.tensorflow import models
+    from cerebro_db.training.backends.tensorflow.sizes import check_size
 
     theirs = inputs_and_outputs()
     config = check_architecture(theirs.to_json())
@@ -138,7 +138,7 @@ def test_dictionaries_of_inputs_are_taken_in_the_order_of_keras() -> None:
 
 
 def refused(body: Callable[[Any], Any], message: str, **limits: int) -> None:
-    from cerebro_db.training.architectures.sizes import check_size
+    from cerebro_db.training.backends.tensorflow.sizes import check_size
 
     allowed = ArchitectureLimits(**limits)
     with pytest.raises(InvalidArchitecture, match=message) as told:
@@ -161,7 +161,7 @@ def test_operations_are_within_limits() -> None:
 def test_outputs_have_rows(end: Callable[[Any], Any]) -> None:
     import keras
 
-    from cerebro_db.training.architectures.sizes import check_size
+    from cerebro_db.training.backends.tensorflow.sizes import check_size
 
     rows = keras.Input((FEATURES,))
     model = keras.Model(rows, end(keras.layers.Dense(2)(rows)))
@@ -189,7 +189,7 @@ def test_every_operation_is_one_of_keras_with_these_arguments() -> None:
 def test_expressions_are_activations(recipe: Callable[..., Any], data: Data) -> None:
     import keras
 
-    from cerebro_db.training.architectures.sizes import check_size
+    from cerebro_db.training.backends.tensorflow.sizes import check_size
     from tests.training.conftest import net
 
     def swish(text: str) -> str:

@@ -47,7 +47,7 @@ def masked(**arguments: Any) -> str:
 
 
 def scorer_of(recipe: Any) -> Any:
-    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer
 
     scorer = Scorer(recipe)
     scorer._penalty.assign(recipe.compile_params)
@@ -56,8 +56,8 @@ def scorer_of(recipe: Any) -> Any:
 
 def packed(scorer: Any, recipe: Any, ways: Sequence[int], x: Any, *y: Any) -> dict[str, Any]:
     """The result of a scan over buffers of these sizes."""
-    from cerebro_db.training.scores.scan import _values
-    from cerebro_db.training.scores.scoring import Partial, add_partials
+    from cerebro_db.training.backends.tensorflow.scoring import results_of
+    from cerebro_db.training.scores.sums import Partial, add_partials
 
     ends = np.cumsum(ways).tolist()
     starts = [0, *ends[:-1]]
@@ -68,13 +68,13 @@ def packed(scorer: Any, recipe: Any, ways: Sequence[int], x: Any, *y: Any) -> di
         for a, b in zip(starts, ends, strict=True)
     ]
     total = add_partials(parts)
-    values = _values(recipe, total) + total.loss_of_each(recipe.outputs)
+    values = results_of(recipe, total) + total.loss_of_each(recipe.outputs)
     return {"loss": total.loss(recipe.outputs), "values": values}
 
 
 def keras_for_all(scorer: Any, recipe: Any, x: Any, *y: Any) -> tuple[float, list[float]]:
     """Loss and losses of outputs as ``evaluate`` of Keras gives them for one batch."""
-    from cerebro_db.training.architectures import models
+    from cerebro_db.training.backends.tensorflow import models
 
     losses = [models.make_loss(output.loss) for output in recipe.outputs]
     model = scorer.model
@@ -194,7 +194,7 @@ def test_masked_steps(recipe: Make, loss: str) -> None:
 
 def by_numpy(given: Any, x: Any, y: Any) -> float:
     """The mean, or the sum, over the steps that count."""
-    from cerebro_db.training.architectures import models
+    from cerebro_db.training.backends.tensorflow import models
 
     loss = models.make_loss(given.compile_params.loss)
     values = np.asarray(loss.call(y, scorer_of(given).predict(x)[0]))
@@ -204,7 +204,7 @@ def by_numpy(given: Any, x: Any, y: Any) -> float:
 
 def test_a_loss_of_known_value(recipe: Make) -> None:
     """180 of 60 steps: 3, as a mean of means it was 3.32, 6 or 3.69."""
-    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer
 
     valid = [5, 1] * 10
     x, y = sequences(valid), np.zeros((20, STEPS, 2), np.float32)

@@ -37,8 +37,8 @@ def rows() -> tuple[Any, Any]:
 
 def scored(recipe: Any, detail: str | None = None) -> tuple[dict[str, float], Any]:
     """Values of the metrics by their labels, and the probability of the second class."""
-    from cerebro_db.training.scores.scan import _values, _with_exact, details_for, probabilities
-    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer, results_of
+    from cerebro_db.training.scores.scan import _with_exact, details_for, probabilities
 
     x, y = rows()
     scorer = Scorer(recipe)
@@ -46,7 +46,7 @@ def scored(recipe: Any, detail: str | None = None) -> tuple[dict[str, float], An
     rise = np.array([[1.0], [-0.6], [0.3], [0.0]], np.float32)
     kernel.assign(rise if kernel.shape[1] == 1 else np.concatenate([-0.4 * rise, 0.6 * rise], 1))
     bias.assign(np.full(bias.shape, 0.1, np.float32))
-    values = _values(recipe, scorer.measure(x, y))
+    values = results_of(recipe, scorer.measure(x, y))
     outputs = scorer.predict(x)[0]
     if detail:
         details = details_for(detail, recipe, scorer.units)
@@ -149,8 +149,7 @@ def test_averages(made: Make, name: str) -> None:
 
 
 def test_averages_of_three_classes(recipe: Make) -> None:
-    from cerebro_db.training.scores.scan import _values
-    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer, results_of
 
     x, _ = rows()
     y = np.digitize(x[:, 0] + x[:, 2], [-0.5, 1.5]).astype(np.int32)
@@ -158,7 +157,7 @@ def test_averages_of_three_classes(recipe: Make) -> None:
     text = f"loss='categorical_crossentropy',optimizer='SGD',metrics=['AUC',{metrics}]"
     given = recipe(net(3, "softmax"), text, targets=TargetFacts("class", 3, ()))
     scorer = Scorer(given)
-    default, *found = _values(given, scorer.measure(x, y))
+    default, *found = results_of(given, scorer.measure(x, y))
     p, truth = scorer.predict(x)[0], np.eye(3)[y]
     expected = [sk.roc_auc_score(truth, p, average=a) for a in ("micro", "macro", "weighted")]
     assert found == pytest.approx(expected, abs=2e-3)
@@ -231,7 +230,7 @@ def test_class_values_may_be_numbers(
 
 
 def test_three_classes_have_no_positive_one(recipe: Make) -> None:
-    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer
 
     text = "loss='categorical_crossentropy',optimizer='SGD',metrics=[AUC(positive_class=1)]"
     with pytest.raises(

@@ -39,7 +39,7 @@ def in_one_fit(model: Any, recipe: Any, data: Data, optimizer: Any = None) -> li
     """Weights after one ``model.fit`` over the batches of all hops."""
     import keras
 
-    from cerebro_db.training.architectures import models
+    from cerebro_db.training.backends.tensorflow import models
 
     class Batches(keras.utils.PyDataset):
         def __len__(self) -> int:
@@ -65,7 +65,7 @@ def in_one_fit(model: Any, recipe: Any, data: Data, optimizer: Any = None) -> li
 
 def by_hops(recipe: Any, data: Data, **options: Any) -> dict[str, np.ndarray]:
     """The state after the same by hops."""
-    from cerebro_db.training.hop import Programs
+    from cerebro_db.training.programs import Programs
     from cerebro_db.training.state import from_bytes
 
     state = None
@@ -105,8 +105,8 @@ SEVERAL = 'MultiOptimizer(OptimizerMap(Adam(0.01), {".*/kernel": SGD(0.05, momen
 def test_averages_of_weights_are_those_of_one_fit(
     recipe: Callable[..., Any], full_net: str, data: Data, optimizer: str
 ) -> None:
-    from cerebro_db.training.architectures import models
-    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow import models
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer
 
     given = recipe(full_net, f"{LOSS},optimizer='{optimizer}'")
     state = by_hops(given, data)
@@ -134,7 +134,7 @@ def test_a_policy_gives_what_keras_gives_with_it(
     """
     import keras
 
-    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer
 
     policy, last = ("mixed_float16", "float32") if brought else ("mixed_bfloat16", None)
     text, more = small_net().to_json(), f",metrics=['top_2_accuracy'],dtype_policy='{policy}'"

@@ -23,7 +23,8 @@ def scan_of(
     recipes: dict[int, Any], states: dict[int, bytes], data: Data, cache_bytes: int
 ) -> list[dict[str, Any]]:
     """Partial sums of each partition, as workers return them."""
-    from cerebro_db.training.scores.scan import Scan, Scorers
+    from cerebro_db.training.programs import Scorers
+    from cerebro_db.training.scores.scan import Scan
     from cerebro_db.training.tasks import Architectures, ScanTask
 
     scorers, cache, found = Scorers(), PartitionCache(cache_bytes), []
@@ -87,8 +88,8 @@ def combined(recipe: Any, scans: list[dict[str, Any]], mst_key: int) -> dict[str
 def test_loss_and_metrics_equal_evaluate_of_keras(
     recipe: Callable[..., Any], full_net: str, data: Data, cache_bytes: int
 ) -> None:
-    from cerebro_db.training.architectures import models
-    from cerebro_db.training.program import Program
+    from cerebro_db.training.backends.tensorflow import models
+    from cerebro_db.training.backends.tensorflow.program import Program
     from cerebro_db.training.state import from_bytes
 
     text = f"loss='categorical_crossentropy',optimizer='Adam',{METRICS},l2=0.01"
@@ -99,7 +100,7 @@ def test_loss_and_metrics_equal_evaluate_of_keras(
     program = Program(given._recipe)
     program.prepare(given.compile_params, given.fit_params)
     program.load(from_bytes(state))
-    from cerebro_db.training.scores.scoring import metrics_of
+    from cerebro_db.training.backends.tensorflow.scoring import metrics_of
 
     metrics = [m.metric for m in metrics_of(given.outputs, given.targets, (CLASSES,))]
     program.model.compile(loss=models.make_loss(given.compile_params.loss), metrics=metrics)
@@ -140,7 +141,7 @@ def test_regression_metrics(recipe: Callable[..., Any], data: Data) -> None:
     given = Texted(recipe(net(units=1, activation="linear"), text, targets=facts), text)
     state, _ = hop(given._recipe, data, None)
     result = combined(given, scan_of({1: given}, {1: state}, data, 0), 1)
-    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer
     from cerebro_db.training.state import from_bytes
 
     scorer = Scorer(given._recipe)

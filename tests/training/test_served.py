@@ -28,10 +28,11 @@ def served(
     **more: Any,
 ) -> tuple[bytes, Any]:
     """A round over all partitions of some data: the state, and the record."""
-    from cerebro_db.training.hop import HopTask, Programs, RoundPart
+    from cerebro_db.training.hop import HopTask, RoundPart
     from cerebro_db.training.partitions import PartitionCache
     from cerebro_db.training.peers.group import ParameterServerHop
     from cerebro_db.training.peers.parameter_server import ServedRound
+    from cerebro_db.training.programs import Programs
 
     total, size = data.buffers.total, len(data.features)
     counts, given = list(rows) or [total] * size, meetings(size, is_root)

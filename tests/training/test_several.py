@@ -59,7 +59,7 @@ def targets_of(stored):
 
 def by_keras(recipe, data, weighted):
     """Weights after ``model.fit`` of a model that Keras has compiled, over the same batches."""
-    from cerebro_db.training.architectures import models
+    from cerebro_db.training.backends.tensorflow import models
 
     model = models.build(recipe.architecture, seed=7)
     penalty = models.Penalty()
@@ -87,7 +87,7 @@ def by_keras(recipe, data, weighted):
 
 def hops(recipe, data, **options):
     state = None
-    from cerebro_db.training.hop import Programs
+    from cerebro_db.training.programs import Programs
 
     programs = Programs()
     for partition in range(len(data.features)):
@@ -144,9 +144,10 @@ def task(recipe, **more):
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_scores_equal_evaluate_of_keras(recipe, architecture, exact):
-    from cerebro_db.training.architectures import models
-    from cerebro_db.training.program import Program
-    from cerebro_db.training.scores.scan import Scan, Scorers, combine, try_scores
+    from cerebro_db.training.backends.tensorflow import models
+    from cerebro_db.training.backends.tensorflow.program import Program
+    from cerebro_db.training.programs import Scorers
+    from cerebro_db.training.scores.scan import Scan, combine, try_scores
     from cerebro_db.training.state import from_bytes
     from cerebro_db.training.tasks import Architectures, recipe_of, scan_of
 
@@ -154,7 +155,7 @@ def test_scores_equal_evaluate_of_keras(recipe, architecture, exact):
         recipe(architecture, TEXT, "batch_size=8", facts()), several(), Architectures(), Scorers(),
     )  # fmt: skip
     more = {"detail": "auc"} if exact else {}
-    assert recipe_of(task(given), known).key == given.key
+    assert Program.key(recipe_of(task(given), known)) == Program.key(given)
     assert try_scores(json.dumps({"configurations": [task(given)]}), scorers, known) == "{}"
     state, partials = hops(given, data), []
     for partition in range(2):
@@ -198,9 +199,9 @@ def test_scores_equal_evaluate_of_keras(recipe, architecture, exact):
 
 
 def test_predictions_of_each_output(recipe, architecture):
-    from cerebro_db.training.program import Program
+    from cerebro_db.training.backends.tensorflow.program import Program
+    from cerebro_db.training.programs import Scorers
     from cerebro_db.training.scores.prediction import Prediction
-    from cerebro_db.training.scores.scan import Scorers
     from cerebro_db.training.state import from_bytes
     from cerebro_db.training.tasks import Architectures
 
@@ -273,10 +274,9 @@ def test_files_of_a_model(recipe, architecture, tmp_path):
     import onnxruntime
 
     from cerebro_db.configs.exports import Format
-    from cerebro_db.training.architectures.export import export
-    from cerebro_db.training.program import Program
+    from cerebro_db.training.backends.tensorflow.program import Program
     from cerebro_db.training.state import from_bytes
-    from cerebro_db.training.tasks import Architectures
+    from cerebro_db.training.tasks import Architectures, export
 
     given, data = recipe(architecture, TEXT, "batch_size=8", facts()), several(partitions=1)
     state = hops(given, data)

@@ -52,7 +52,7 @@ def attention(length: int, heads: int = 2) -> dict[str, Any]:
 
 
 def check(model: dict[str, Any], **limits: int) -> None:
-    from cerebro_db.training.architectures.sizes import check_size
+    from cerebro_db.training.backends.tensorflow.sizes import check_size
 
     allowed = ArchitectureLimits(**limits)
     check_size(check_architecture(json.dumps(model), allowed), allowed)
@@ -67,7 +67,7 @@ def test_limits_are_those_of_the_settings() -> None:
 def test_parameters_are_counted_exactly() -> None:
     import keras
 
-    from cerebro_db.training.architectures.models import build
+    from cerebro_db.training.backends.tensorflow.models import build
 
     model = sequential(
         [8, 4],
@@ -210,7 +210,7 @@ from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.errors import InvalidArchitecture
 from cerebro_db.training.environment import configure
 configure(threads=1)
-from cerebro_db.training.architectures.sizes import check_size
+from cerebro_db.training.backends.tensorflow.sizes import check_size
 
 def check(model):
     config = check_architecture(json.dumps(model))
@@ -270,7 +270,7 @@ def test_more_than_keras_can_follow() -> None:
 def test_a_sequential_is_what_keras_makes() -> None:
     import keras
 
-    from cerebro_db.training.architectures.models import build
+    from cerebro_db.training.backends.tensorflow.models import build
 
     inner = keras.Sequential([keras.Input((5,)), keras.layers.Dense(4)], name="inner")
     model = keras.Sequential(

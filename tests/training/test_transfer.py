@@ -12,7 +12,7 @@ def test_what_is_assigned_is_read(dtype: str, shape: tuple[int, ...]) -> None:
     import keras
     import ml_dtypes
 
-    from cerebro_db.training.calls import assign, read
+    from cerebro_db.training.backends.tensorflow.calls import assign, read
 
     kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
     variable = keras.Variable(np.zeros(shape, kind), dtype=dtype, trainable=False)

@@ -39,7 +39,7 @@ def weighted(data, facts):
 
 def by_keras(recipe, data, **fit):
     """Weights after ``model.fit`` over the same batches."""
-    from cerebro_db.training.architectures import models
+    from cerebro_db.training.backends.tensorflow import models
 
     params = recipe.compile_params
     model = models.build(recipe.architecture, seed=7, dropout=params.dropout)
@@ -79,8 +79,8 @@ def test_hops_with_weights_equal_plain_keras(recipe, case, cache_bytes):
 
 
 def test_scores_are_of_the_targets_alone(recipe):
-    from cerebro_db.training.hop import Programs
-    from cerebro_db.training.scores.scoring import Scorer
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer
+    from cerebro_db.training.programs import Programs
 
     facts = CASES["classes"][0]
     given = recipe(net(), targets=facts)

@@ -17,7 +17,8 @@ from cerebro_db.postgres.tables.kinds import GPUS
 from cerebro_db.postgres.tables.outputs import new_outputs, replaced
 from cerebro_db.postgres.tables.packed import PackedTable
 from cerebro_db.requests.administration import GpuRequest
-from cerebro_db.training.devices import NVIDIA, SOURCES, TENSORFLOW
+from cerebro_db.training.backends import TENSORFLOW
+from cerebro_db.training.devices import NVIDIA, SOURCES
 
 # A server without segments.
 _ITSELF = Server(1, 0, "p", LOCALHOST)

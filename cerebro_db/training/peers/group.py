@@ -20,7 +20,7 @@ from cerebro_db.errors import PeerLost
 from cerebro_db.protocol import HopReport, RoundReport
 from cerebro_db.training import state as states
 from cerebro_db.training.averaging import generators_of
-from cerebro_db.training.hop import Hop, HopTask, Programs, RoundPart, Tick
+from cerebro_db.training.hop import Hop, HopTask, RoundPart, Tick
 from cerebro_db.training.partitions import PartitionCache
 from cerebro_db.training.peers.network_peers import peers_of
 from cerebro_db.training.peers.parameter_server import (
@@ -33,6 +33,7 @@ from cerebro_db.training.peers.parameter_server import (
 )
 from cerebro_db.training.peers.peers import Exchange, Peers, ProcessGroup
 from cerebro_db.training.peers.updates import GroupModel, groups_of
+from cerebro_db.training.programs import Programs
 from cerebro_db.training.state import AVERAGES, OPTIMIZER, State
 from cerebro_db.wire import convert, plain
 

@@ -22,12 +22,13 @@ import numpy as np
 from cerebro_db.configs.grids.parameters import CompileParams
 from cerebro_db.errors import InvalidState, PeerLost
 from cerebro_db.relay.machine import cores
+from cerebro_db.training.backends import Program
 from cerebro_db.training.peers import updates
 from cerebro_db.training.peers.listeners import Tick
 from cerebro_db.training.peers.peers import Peers, ProcessGroup, impatient, mean_of
 from cerebro_db.training.peers.updates import GroupModel, Probe, Setting, Staleness, Updates
-from cerebro_db.training.program import LEARNING_RATE, Program, Recipe
-from cerebro_db.training.state import State
+from cerebro_db.training.recipe import Recipe
+from cerebro_db.training.state import LEARNING_RATE, State
 
 _WAIT_SECONDS = 0.1
 _PUSH = struct.Struct("<3d")  # rows, loss, seconds of computing

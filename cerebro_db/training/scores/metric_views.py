@@ -1,7 +1,4 @@
-"""What a metric is given of an output: of two classes the positive one, or a column for each.
-
-NumPy and TensorFlow are handed in: a driver checks metrics before it needs any array.
-"""
+"""What a metric is given of an output: of two classes the positive one, or a column for each."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from cerebro_db.configs.functions.metrics import AVERAGE, OF_POSITIVE, POSITIVE_
 from cerebro_db.configs.grids.parameters import LossSpec, MetricSpec
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.training.scores.targets import TargetFacts, encode, encoding_for
+from cerebro_db.training.scores.targets import TargetFacts, encoding_for
 
 # Arguments by which a metric chooses columns itself.
 _OWN_COLUMNS = (AVERAGE, "class_id", "top_k", "multi_label", "label_weights", "num_labels")
@@ -37,26 +34,6 @@ class MetricView:
     pair: bool = False
     logits: bool = False
     binary_loss: bool = False
-
-    def truth(self, tf: Any, stored: Any, facts: TargetFacts) -> Any:
-        """The targets, from those that are stored; traced into a program."""
-        if self.positive is None:
-            return encode(tf, stored, self.encoding, facts)
-        return tf.cast(tf.equal(stored, self.positive), tf.float32)[:, tf.newaxis]
-
-    def outputs(self, tf: Any, outputs: Any) -> Any:
-        """The predictions, from the outputs of the model; traced into a program."""
-        if self.pair:
-            second = tf.sigmoid(outputs) if self.logits else outputs
-            return tf.concat([1.0 - second, second], axis=1)
-        if self.positive is None:
-            return outputs
-        if self.logits:
-            one_by_one = self.binary_loss or outputs.shape[-1] == 1
-            outputs = tf.sigmoid(outputs) if one_by_one else tf.nn.softmax(outputs)
-        if outputs.shape[-1] == 1:
-            return outputs if self.positive == 1 else 1.0 - outputs
-        return outputs[:, self.positive : self.positive + 1]
 
 
 def view_of(spec: MetricSpec, loss: LossSpec, facts: TargetFacts, units: int) -> MetricView:

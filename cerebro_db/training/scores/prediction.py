@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from cerebro_db.configs.arguments import ByOutput
 from cerebro_db.configs.grids.parameters import LossSpec
 from cerebro_db.configs.names import is_custom
 from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.training import state as states
-from cerebro_db.training.architectures import models
+from cerebro_db.training.backends import Scorer
 from cerebro_db.training.buffers import (
     Losses,
     Shapes,
@@ -24,9 +23,9 @@ from cerebro_db.training.buffers import (
     to_float32,
 )
 from cerebro_db.training.fields import Fields
-from cerebro_db.training.program import Recipe
-from cerebro_db.training.scores.scan import Scorers, probabilities
-from cerebro_db.training.scores.scoring import Scorer
+from cerebro_db.training.programs import Scorers
+from cerebro_db.training.recipe import Recipe
+from cerebro_db.training.scores.scan import probabilities
 from cerebro_db.training.tasks import Architectures, inputs_of, recipe_of
 
 Answers = tuple[list[int] | None, list[float]]
@@ -64,7 +63,7 @@ class Predictor:
     def load(self) -> None:
         """Put what was trained into the scorer, which may hold another model's."""
         if self._format == _WEIGHTS:
-            models.set_weights(self.scorer.model, self._data)
+            self.scorer.set_weights(self._data)
         else:
             self.scorer.load(states.from_bytes(self._data), self.recipe.compile_params)
 
@@ -121,7 +120,7 @@ class Prediction:
         self._models = [Predictor(task, data, scorers, known)]
         self._loaded = self._models[0]
         given = inputs_of(task) or (task.integers("shape", 0, 2**31 - 1, most=32),)
-        self._inputs = self._loaded.scorer.inputs.shapes
+        self._inputs = self._loaded.scorer.shapes
         if given != self._inputs:
             raise InvalidArgument(
                 f"got rows of shape {_shown(given)}; allowed: {_shown(self._inputs)}, "
@@ -294,7 +293,6 @@ class RowModel:
         # A scorer of its own: what else is computed in this process must not load another state.
         self._model = Predictor(Fields(task), data, Scorers(1), known)
         self.names, self.class_kinds = tuple(names), tuple(class_kinds)
-        self._forward = self._model.scorer.one_row()
         self._class_values, self._shapes, self._divisor = class_values, shapes, divisor
         self._is_reported = False
 
@@ -336,8 +334,7 @@ class RowModel:
             self._is_reported = True
             notice(losses.found.notice("features"))
         single = rows[0] if len(rows) == 1 else side_by_side(rows)
-        self._model.scorer.check_ids(single)
-        outputs = [output.numpy() for output in self._forward(tf.constant(single))]
+        outputs = self._model.scorer.predict_row(single)
         found = [numbers[0] for numbers in self._model.numbers(outputs)]
         return [
             _answer(numbers, values)

@@ -15,17 +15,18 @@ from cerebro_db.configs.grids.outputs import AUC, CONFUSION, CURVES, is_exact, m
 from cerebro_db.configs.grids.parameters import LossSpec
 from cerebro_db.errors import PACK_AGAIN, InvalidArgument, InvalidData
 from cerebro_db.training import state as states
-from cerebro_db.training.architectures.models import check_training
+from cerebro_db.training.backends import Scorer, backend
 from cerebro_db.training.buffers import Shapes
 from cerebro_db.training.causes import cause
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.partitions import Partition, PartitionCache
-from cerebro_db.training.program import Recipe
+from cerebro_db.training.programs import Scorers
+from cerebro_db.training.recipe import Recipe
 from cerebro_db.training.scores.curves import CurveCounts
 from cerebro_db.training.scores.curves import added as added_curves
 from cerebro_db.training.scores.id_fault import IdsBeyond
 from cerebro_db.training.scores.metric_views import MetricView, view_of
-from cerebro_db.training.scores.scoring import Partial, Scorer, add_partials, metrics_of
+from cerebro_db.training.scores.sums import Partial, add_partials
 from cerebro_db.training.scores.targets import TargetFacts, encoding_for, parts
 from cerebro_db.training.tasks import Architectures, ScanTask, recipe_of
 
@@ -201,25 +202,6 @@ def _unpacked(text: str) -> np.ndarray:
 Tick = Callable[[], None]
 
 
-class Scorers:
-    """The scorers of a worker by key; the least recently used goes first."""
-
-    def __init__(self, limit: int = 64) -> None:
-        self._limit = limit
-        self._kept: dict[Any, Scorer] = {}
-
-    def get(self, recipe: Any) -> Scorer:
-        """The scorer of a recipe, made where there is none."""
-        key = Scorer.key(recipe)
-        scorer = self._kept.pop(key, None)
-        if scorer is None:
-            while len(self._kept) >= self._limit:
-                self._kept.pop(next(iter(self._kept)))
-            scorer = Scorer(recipe)
-        self._kept[key] = scorer
-        return scorer
-
-
 @dataclass
 class _Entry:
     mst_key: int
@@ -388,13 +370,13 @@ def try_scores(text: str, scorers: Scorers, known: Architectures) -> str:
             recipe = recipe_of(task, known)
             scorer = scorers.get(recipe)
             targets = [np.zeros((1, *one.shape), one.dtype) for one in recipe.targets.each]
-            partial = scorer.measure(np.zeros((1, *scorer.inputs.row), np.float32), *targets)
-            _values(recipe, partial)
+            partial = scorer.measure(np.zeros((1, *scorer.row), np.float32), *targets)
+            backend(recipe.backend).metrics(recipe, partial)
         except Exception as error:  # whatever Keras raises is about this configuration
             errors[mst_key] = f"its loss or metrics cannot be computed: {cause(error)}"
             continue
         try:
-            check_training(recipe.compile_params, scorer.model, recipe.architecture)
+            scorer.check_training(recipe)
         except Exception as error:  # the same
             errors[mst_key] = cause(error)
     return json.dumps(errors)
@@ -424,7 +406,7 @@ def _result(task: Fields, known: Architectures) -> dict[str, Any]:
     recipe = recipe_of(task, known)
     partials = task.raw("partials")
     total = add_partials([Partial.from_json(partial) for partial in partials])
-    values = _values(recipe, total)
+    values = backend(recipe.backend).metrics(recipe, total)
     kind = task.text("detail") if task.has("detail") else None
     details = list(zip(*(partial["details"] for partial in partials), strict=True)) if kind else []
     if kind == AUC:
@@ -460,9 +442,3 @@ def _with_exact(recipe: Recipe, values: list[float], details: Sequence[Any]) -> 
         exact[place] if is_exact(spec) else value
         for (place, spec), value in zip(specs, values, strict=True)
     ]
-
-
-def _values(recipe: Recipe, total: Partial) -> list[float]:
-    """The metrics of all outputs."""
-    metrics = metrics_of(recipe.outputs, recipe.targets, total.units)
-    return [metric.result_of(arrays) for metric, arrays in zip(metrics, total.metrics, strict=True)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cerebro_db.configs.functions.keras_classes import Target
 from cerebro_db.errors import InvalidArgument
@@ -159,14 +159,3 @@ def encodings_for(
         encoding_for(one, target, size)
         for one, target, size in zip(facts.each, wanted, units, strict=True)
     )
-
-
-def encode(tf: Any, targets: Any, encoding: str, facts: TargetFacts) -> Any:
-    """Stored targets as the tensor that Keras is given; traced into a program."""
-    if encoding == "onehot":
-        return tf.one_hot(targets, facts.num_classes, dtype=tf.float32)
-    if encoding == "binary":
-        return tf.cast(targets, tf.float32)[:, tf.newaxis]
-    if encoding == "ids":
-        return targets[:, tf.newaxis]
-    return targets[:, tf.newaxis] if facts.shape == () else targets

@@ -7,7 +7,7 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,16 @@ from keras.src.export.tf2onnx_lib import patch_tf2onnx
 
 from cerebro_db.configs.exports import Format
 from cerebro_db.errors import InvalidData, MissingLibrary
-from cerebro_db.training import state as states
-from cerebro_db.training.architectures import models
-from cerebro_db.training.architectures.naming import named_model_variables
-from cerebro_db.training.calls import alone, assign, listed
+from cerebro_db.training.backends.tensorflow import models
+from cerebro_db.training.backends.tensorflow.calls import alone, assign, listed
+from cerebro_db.training.backends.tensorflow.naming import named_model_variables
 from cerebro_db.training.causes import short
-from cerebro_db.training.fields import Fields
-from cerebro_db.training.program import Recipe, check_fits
-from cerebro_db.training.state import of_model
-from cerebro_db.training.tasks import Architectures, recipe_of
+from cerebro_db.training.recipe import Recipe
+from cerebro_db.training.state import State, check_fits, of_model
 
 ONNX_PACKAGES = ("tf2onnx", "onnx")
 ONNX_RUNTIME = "onnxruntime"
+Documents = Mapping[str, str]
 _PLAIN = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.-]*", re.ASCII)
 _CACHES = "XDG_CACHE_HOME"
 _CLOSE = 1e-3  # float32 in another order of sums, through many layers
@@ -39,26 +37,22 @@ _MAX_BYTES = 2**29 - 2**20
 
 
 def export(
-    text: str, data: bytes, wanted: Format, known: Architectures, tick: Callable[[], None]
+    recipe: Recipe,
+    state: State,
+    wanted: Format,
+    documents: Mapping[str, str],
+    tick: Callable[[], None],
 ) -> bytes:
-    """A file of a model.
-
-    Args:
-        text: JSON: the recipe of the model, and facts, JSON that goes with raw arrays.
-        data: the model's state.
-        wanted: the format.
-        known: architectures of the worker.
-        tick: called between the steps.
+    """A file of a model; the arguments are those of ``Backend.export``.
 
     Raises:
         MissingLibrary: the virtual environment lacks what the format needs.
         InvalidData: the format cannot hold the model.
     """
     check_libraries(wanted)
-    task = Fields.parse(text)
-    model = _model(recipe_of(task, known), states.from_bytes(data))
+    model = _model(recipe, state)
     tick()
-    file = _WRITERS[wanted](model, task)
+    file = _WRITERS[wanted](model, documents)
     if len(file) > _MAX_BYTES:
         raise InvalidData(
             f"got a model of {len(file)} bytes as {wanted}; at most {_MAX_BYTES} can be handed out",
@@ -77,7 +71,7 @@ def check_libraries(wanted: Format) -> None:
         )
 
 
-def _model(recipe: Recipe, state: states.State) -> keras.Model:
+def _model(recipe: Recipe, state: State) -> keras.Model:
     """The model as it is trained, not compiled."""
     params = recipe.compile_params
     model = models.build(
@@ -103,14 +97,14 @@ def _folder() -> Iterator[Path]:
             tempfile.tempdir = before
 
 
-def _keras_file(model: keras.Model, task: Fields) -> bytes:
+def _keras_file(model: keras.Model, documents: Documents) -> bytes:
     with _folder() as folder:
         path = folder / "model.keras"
         model.save(path)
         return path.read_bytes()
 
 
-def _onnx_file(model: keras.Model, task: Fields) -> bytes:
+def _onnx_file(model: keras.Model, documents: Documents) -> bytes:
     import tf2onnx
 
     specs = [
@@ -204,8 +198,8 @@ def _compare(model: keras.Model, file: bytes) -> None:
             raise _no_onnx("what the converter made of it predicts something else")
 
 
-def _npz_file(model: keras.Model, task: Fields) -> bytes:
-    arrays: dict[str, Any] = {name: np.array(task.text(name)) for name in ("architecture", "facts")}
+def _npz_file(model: keras.Model, documents: Documents) -> bytes:
+    arrays: dict[str, Any] = {name: np.array(text) for name, text in documents.items()}
     for name, variable in named_model_variables(model).items():
         arrays[name] = variable.numpy()
     file = io.BytesIO()
@@ -213,7 +207,7 @@ def _npz_file(model: keras.Model, task: Fields) -> bytes:
     return file.getvalue()
 
 
-_WRITERS: dict[Format, Callable[[Any, Fields], bytes]] = {
+_WRITERS: dict[Format, Callable[[Any, Documents], bytes]] = {
     Format.KERAS: _keras_file,
     Format.ONNX: _onnx_file,
     Format.NPZ: _npz_file,

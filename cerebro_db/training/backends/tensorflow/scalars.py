@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from cerebro_db.configs.functions.optimizers import OptimizerSpec
-from cerebro_db.training.architectures import models
+from cerebro_db.training.backends.tensorflow import models
 
 VARIABLE_ARGUMENTS = ("beta_1", "beta_2", "epsilon", "momentum", "rho", "weight_decay")
 # The optimizers within a MultiOptimizer have numbers of their own.

@@ -1,52 +1,17 @@
-"""Loss of one output as sums over rows, from which its value over all rows follows.
-
-Keras gives the loss of a batch. Where that is a mean over the rows, so many rows are its weight. Where
-a mask or ``ignore_class`` leaves steps out, the steps that count are. ``reduction='sum'`` is added up, and of
-Dice and Tversky over a whole batch the sums are kept that their quotient is made of.
-"""
+"""Sums of the loss of a batch as tensors, by the kinds of ``training.scores.sums``."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 from keras.src import backend
 from keras.src.losses.loss import squeeze_or_expand_to_same_rank
 
-from cerebro_db.configs.grids.parameters import LossSpec
+from cerebro_db.training.scores.sums import OVERLAP, ROWS, STEPS, SUM
 
-ROWS, STEPS, SUM, OVERLAP = "rows", "steps", "sum", "overlap"
 _OVERLAPS = (keras.losses.Dice, keras.losses.Tversky)
-
-
-@dataclass(frozen=True)
-class LossPart:
-    """Sums of the loss of one output over some rows.
-
-    Attributes:
-        kind: ``rows``, a sum weighted by rows; ``steps``, one weighted by the steps that count, and their
-            number; ``sum``, a sum that is not divided; ``overlap``, sums of products, targets and outputs.
-        sums: they add up over batches, buffers and partitions.
-    """
-
-    kind: str
-    sums: tuple[float, ...]
-
-    def __add__(self, other: LossPart) -> LossPart:
-        return LossPart(self.kind, tuple(a + b for a, b in zip(self.sums, other.sums, strict=True)))
-
-    def value(self, rows: int, spec: LossSpec) -> float:
-        """The loss over all rows."""
-        if self.kind == OVERLAP:
-            return _overlap(np.reshape(self.sums, (3, -1)), spec)
-        if self.kind == SUM:
-            return self.sums[0]
-        if self.kind == STEPS:
-            return self.sums[0] / self.sums[1] if self.sums[1] else 0.0
-        return self.sums[0] / max(rows, 1)
 
 
 def kind_of(loss: Any, y_true: Any, y_pred: Any) -> str:
@@ -96,18 +61,3 @@ def _overlap_sums(loss: Any, y_true: Any, y_pred: Any) -> list[Any]:
     return [
         tf.reshape(keras.ops.sum(one, axis=axis), (-1,)) for one in (truth * found, truth, found)
     ]
-
-
-def _overlap(sums: np.ndarray, spec: LossSpec) -> float:
-    """Dice or Tversky by the formulas of Keras."""
-    both, truth, found = sums
-    arguments = spec.all_arguments()
-    if spec.name == "Dice":
-        shares = 2.0 * both / (truth + found + keras.config.epsilon())
-    else:
-        missed, wrong = truth - both, found - both
-        weighed = both + missed * arguments["alpha"] + wrong * arguments["beta"]
-        shares = both / (weighed + keras.config.epsilon())
-    lost = 1.0 - shares
-    total = np.sum(lost) if arguments["reduction"] == "sum" else np.mean(lost)
-    return float(total)

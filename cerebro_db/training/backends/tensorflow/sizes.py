@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import keras
@@ -17,7 +16,8 @@ from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.architectures.memory import Load, check_worker_memory, worker_memory
 from cerebro_db.configs.architectures.operations import ONLY_FLOATS
 from cerebro_db.errors import InvalidArchitecture
-from cerebro_db.training.architectures.models import made, operations_of
+from cerebro_db.training.backends import ModelSize
+from cerebro_db.training.backends.tensorflow.models import made, operations_of
 from cerebro_db.training.causes import short
 
 # Rows of the batch that is traced, unless the model fixes them: a prime, so that a size that is a
@@ -28,23 +28,6 @@ _VIEWS = frozenset(
     ["Placeholder", "Identity", "StopGradient", "Reshape", "Squeeze", "ExpandDims", "EnsureShape"]
 )
 _GRAPHS = ("body", "then_branch", "else_branch", "f")  # attributes that name another graph
-
-
-@dataclass(frozen=True)
-class ModelSize:
-    """Memory of a model and of a forward pass in training.
-
-    Attributes:
-        parameters: number of weights, trainable or not.
-        row_bytes: of all tensors, for each row of a batch.
-        largest_bytes: of the largest one of them, for each row.
-        fixed_bytes: of tensors that do not grow with the batch.
-    """
-
-    parameters: int
-    row_bytes: int
-    largest_bytes: int
-    fixed_bytes: int
 
 
 def model_size(model: keras.Model) -> ModelSize:
@@ -173,7 +156,7 @@ def check_size(
         _check_whole_rows(model)
         size = model_size(model)
         if memory_mb is not None:
-            load = Load(None, optimizer="", compiled=False, **asdict(size))
+            load = Load(None, optimizer="", compiled=False, **size._asdict())
             check_worker_memory(worker_memory([load], 0, 0), memory_mb, "a model")
         return size
 

@@ -26,8 +26,8 @@ from cerebro_db.configs.architectures.limits import ArchitectureLimits, read_jso
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import CerebroError, InvalidArgument, hinted
 from cerebro_db.training import state as states
-from cerebro_db.training.architectures import models
-from cerebro_db.training.architectures.sizes import check_size
+from cerebro_db.training.backends.tensorflow import models
+from cerebro_db.training.backends.tensorflow.sizes import check_size
 
 _POLL_SECONDS = 0.05
 _DONE, _REFUSED = b"+", b"-"

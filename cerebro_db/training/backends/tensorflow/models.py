@@ -25,7 +25,7 @@ from cerebro_db.configs.grids.parameters import Arguments, CompileParams, LossSp
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import bare_name, is_custom
 from cerebro_db.errors import InvalidArchitecture, InvalidArgument, InvalidState
-from cerebro_db.training.architectures.expressions import function_from
+from cerebro_db.training.backends.tensorflow.expressions import function_from
 from cerebro_db.training.causes import short
 from cerebro_db.training.functions import function_of
 
@@ -261,18 +261,6 @@ class NegativeMomentum(float):
 
     def __gt__(self, other: float) -> bool:
         return other == 0 or float(self) > other
-
-
-def check_training(
-    params: CompileParams, model: keras.Model, architecture: Mapping[str, Any]
-) -> None:
-    """Check that a configuration can be trained at all.
-
-    Raises:
-        InvalidArgument: patterns of an optimizer do not fit the weights.
-    """
-    if params.optimizer.parts:
-        make_optimizer(params.optimizer, model, architecture)
 
 
 def _excluded(patterns: Sequence[str], paths: Mapping[str, str]) -> list[str]:

@@ -12,79 +12,44 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from cerebro_db.configs.grids.outputs import OutputSpec, output_names, outputs_of
 from cerebro_db.configs.grids.parameters import BALANCED, CompileParams, FitParams
-from cerebro_db.errors import InvalidState
-from cerebro_db.training.architectures import models
-from cerebro_db.training.architectures.naming import (
+from cerebro_db.training.backends.tensorflow import models
+from cerebro_db.training.backends.tensorflow.calls import (
+    ModelInputs,
+    TotalLoss,
+    Traced,
+    alone,
+    assign,
+    encode,
+    read,
+)
+from cerebro_db.training.backends.tensorflow.ids import EmbeddingIds
+from cerebro_db.training.backends.tensorflow.naming import (
     copies_of_weights,
     named_model_variables,
     named_variables,
 )
-from cerebro_db.training.calls import ModelInputs, TotalLoss, Traced, alone, assign, read
-from cerebro_db.training.scalars import make_variable, scalars_of
+from cerebro_db.training.backends.tensorflow.scalars import make_variable, scalars_of
+from cerebro_db.training.recipe import Recipe
 from cerebro_db.training.scores.id_fault import IdsBeyond
-from cerebro_db.training.scores.id_faults import EmbeddingIds
-from cerebro_db.training.scores.targets import TargetFacts, encode, encodings_for, parts
-from cerebro_db.training.state import AVERAGES, OPTIMIZER, WEIGHTS, State, of_model
+from cerebro_db.training.scores.targets import TargetFacts, encodings_for, parts
+from cerebro_db.training.state import (
+    AVERAGES,
+    LEARNING_RATE,
+    OPTIMIZER,
+    WEIGHTS,
+    State,
+    check_fits,
+    of_model,
+)
 
-LEARNING_RATE = "optimizer/learning_rate"  # its name in a state
 _STEPS = "/iteration"
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Recipe of a configuration: everything but its state that decides how it is trained.
-
-    Attributes:
-        architecture: the checked JSON of the model.
-        architecture_id: its fingerprint.
-        compile_params, fit_params: the configuration's parameters.
-        targets: the stored targets.
-        jit: whether XLA compiles the loop.
-        steps_per_call: mini-batches of one call.
-    """
-
-    architecture: dict[str, Any]
-    architecture_id: str
-    compile_params: CompileParams
-    fit_params: FitParams
-    targets: TargetFacts
-    jit: bool
-    steps_per_call: int
-
-    @functools.cached_property
-    def outputs(self) -> tuple[OutputSpec, ...]:
-        """Loss, metrics and weight of each output of the model."""
-        return outputs_of(self.compile_params, output_names(self.architecture))
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """Configurations with equal keys share a program."""
-        params = self.compile_params
-        return (
-            self.architecture_id,
-            scalars_of(params.optimizer).key,
-            tuple((o.loss.name, repr(o.loss.arguments), o.weight) for o in self.outputs),
-            (params.dropout, params.freeze, params.dtype_policy),
-            params.l1 is not None,
-            params.l2 is not None,
-            self.fit_params.class_weight is not None,
-            self.targets,
-            (self.fit_params.batch_size, self.steps_per_call) if self.jit else None,
-        )
-
-    @property
-    def rows_per_call(self) -> int:
-        """Rows of one call: whole batches."""
-        return self.steps_per_call * self.fit_params.batch_size
 
 
 class Program:
@@ -121,6 +86,22 @@ class Program:
         wanted = [output.loss.target for output in recipe.outputs]
         self._encodings = encodings_for(recipe.targets, wanted, models.units_of(self.model))
         self._compile()
+
+    @staticmethod
+    def key(recipe: Recipe) -> tuple[Any, ...]:
+        """Configurations with equal keys share a program."""
+        params, fit = recipe.compile_params, recipe.fit_params
+        return (
+            recipe.architecture_id,
+            scalars_of(params.optimizer).key,
+            tuple((o.loss.name, repr(o.loss.arguments), o.weight) for o in recipe.outputs),
+            (params.dropout, params.freeze, params.dtype_policy),
+            params.l1 is not None,
+            params.l2 is not None,
+            fit.class_weight is not None,
+            recipe.targets,
+            (fit.batch_size, recipe.steps_per_call) if recipe.jit else None,
+        )
 
     # -- state -----------------------------------------------------------------
     def prepare(self, params: CompileParams, fit: FitParams) -> None:
@@ -389,7 +370,7 @@ class Program:
         stored = data[: len(self._encodings)]
         weights = data[-1] if self._targets.weighted else None
         targets = [
-            encode(tf, *of_one)
+            encode(*of_one)
             for of_one in zip(stored, self._encodings, self._targets.each, strict=True)
         ]
         sample_weight = weights
@@ -535,17 +516,3 @@ def _optimizer_part(state: State) -> State:
 
 def _described(state: State) -> dict[str, tuple[Any, ...]]:
     return {name: (array.shape, array.dtype) for name, array in state.items()}
-
-
-def check_fits(state: State, expected: State) -> None:
-    """Refuse a state whose names, shapes or dtypes are not those expected."""
-    if state.keys() != expected.keys():
-        missing = sorted(expected.keys() ^ state.keys())
-        raise InvalidState(f"got a state of another model: it differs in {missing[:5]}")
-    for name, array in state.items():
-        want = expected[name]
-        if array.shape != want.shape or array.dtype != want.dtype:
-            raise InvalidState(
-                f"got {array.dtype}{array.shape} for {name!r} of a state; "
-                f"allowed: {want.dtype}{want.shape}"
-            )

@@ -11,7 +11,7 @@ from tensorflow.python.framework.func_graph import FuncGraph
 
 from cerebro_db.configs.architectures.nets import LENET, check_net
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.training.architectures.sizes import without_values
+from cerebro_db.training.backends.tensorflow.sizes import without_values
 from cerebro_db.training.causes import short
 
 

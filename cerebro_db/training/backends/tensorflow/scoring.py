@@ -17,91 +17,31 @@ from cerebro_db.configs.grids.outputs import OutputSpec
 from cerebro_db.configs.grids.parameters import CompileParams, LossSpec, MetricSpec
 from cerebro_db.configs.names import bare_name, is_custom
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.training.architectures import models
-from cerebro_db.training.architectures.naming import named_model_variables
-from cerebro_db.training.calls import ModelInputs, TotalLoss, Traced, alone, assign, listed
+from cerebro_db.training.backends.tensorflow import models
+from cerebro_db.training.backends.tensorflow.calls import (
+    ModelInputs,
+    TotalLoss,
+    Traced,
+    alone,
+    assign,
+    encode,
+    listed,
+)
+from cerebro_db.training.backends.tensorflow.ids import EmbeddingIds
+from cerebro_db.training.backends.tensorflow.loss_sums import kind_of, sums_of
+from cerebro_db.training.backends.tensorflow.naming import named_model_variables
+from cerebro_db.training.buffers import Shapes
 from cerebro_db.training.functions import function_of
-from cerebro_db.training.program import Recipe, check_fits
+from cerebro_db.training.recipe import Recipe
 from cerebro_db.training.scores.id_fault import IdsBeyond
-from cerebro_db.training.scores.id_faults import EmbeddingIds
-from cerebro_db.training.scores.loss_sums import ROWS, LossPart, kind_of, sums_of
 from cerebro_db.training.scores.metric_views import MetricView, arguments_for, view_of
-from cerebro_db.training.scores.targets import TargetFacts, encode, encodings_for
-from cerebro_db.training.state import State, of_model
+from cerebro_db.training.scores.sums import ROWS, LossPart, Partial
+from cerebro_db.training.scores.targets import TargetFacts, encodings_for
+from cerebro_db.training.state import State, check_fits, of_model
 
 _BATCH_FLOATS = 4 * 1024 * 1024
 _MAX_BATCH = 4096
 _HALF = (tf.bfloat16, tf.float16)
-
-
-@dataclass(frozen=True)
-class Partial:
-    """Share of one pass over some rows.
-
-    Attributes:
-        rows: number of rows.
-        loss_sum: sum over the rows of the loss of their batch; where there are parts, of the penalties.
-        units: last dimension of each output of the model.
-        metrics: per metric its variables, which add up.
-        losses: of several outputs the same sums for the loss of each, not weighted.
-        parts: sums of the loss of each output where one of them is no mean over the rows.
-    """
-
-    rows: int
-    loss_sum: float
-    units: tuple[int, ...]
-    metrics: tuple[tuple[np.ndarray, ...], ...]
-    losses: tuple[float, ...] = ()
-    parts: tuple[LossPart, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain values; float32 survives JSON exactly."""
-        metrics = [[[a.dtype.name, a.tolist()] for a in arrays] for arrays in self.metrics]
-        return {
-            "rows": self.rows,
-            "loss_sum": self.loss_sum,
-            "units": list(self.units),
-            "metrics": metrics,
-            "losses": list(self.losses),
-            "parts": [[part.kind, list(part.sums)] for part in self.parts],
-        }
-
-    @staticmethod
-    def from_json(value: dict[str, Any]) -> Partial:
-        """The reverse of :meth:`to_json`."""
-        metrics = tuple(
-            tuple(np.asarray(values, dtype) for dtype, values in arrays)
-            for arrays in value["metrics"]
-        )
-        return Partial(
-            int(value["rows"]),
-            float(value["loss_sum"]),
-            tuple(map(int, value["units"])),
-            metrics,
-            tuple(map(float, value["losses"])),
-            tuple(
-                LossPart(kind, tuple(map(float, sums)))
-                for kind, sums in value.get("parts", ())  # those of 0.1.0 have none
-            ),
-        )
-
-    def loss(self, outputs: Sequence[OutputSpec]) -> float:
-        """The total loss over all rows."""
-        rows = max(self.rows, 1)
-        total = self.loss_sum / rows
-        for output, value in zip(outputs, self._values(outputs), strict=False):
-            total += value if output.weight is None else value * output.weight
-        return total
-
-    def loss_of_each(self, outputs: Sequence[OutputSpec]) -> list[float]:
-        """The loss of each of several outputs, not weighted; nothing of one."""
-        if self.parts:
-            return self._values(outputs) if len(outputs) > 1 else []
-        return [loss / max(self.rows, 1) for loss in self.losses]
-
-    def _values(self, outputs: Sequence[OutputSpec]) -> list[float]:
-        given = zip(self.parts, outputs, strict=False)
-        return [part.value(self.rows, output.loss) for part, output in given]
 
 
 @dataclass(frozen=True)
@@ -153,9 +93,37 @@ def _make(
         raise InvalidArgument(f"Keras refuses the metric {spec.name}: {error}") from None
     if not getattr(metric, "_built", True):  # some variables are made by the first update only
         stored = tf.zeros((1, *facts.shape), facts.dtype)
-        metric.update_state(view.truth(tf, stored, facts), view.outputs(tf, tf.zeros((1, units))))
+        metric.update_state(_truth(view, stored, facts), _viewed(view, tf.zeros((1, units))))
         metric.reset_state()
     return metric
+
+
+def results_of(recipe: Recipe, total: Partial) -> list[float]:
+    """The metrics of all outputs."""
+    metrics = metrics_of(recipe.outputs, recipe.targets, total.units)
+    return [metric.result_of(arrays) for metric, arrays in zip(metrics, total.metrics, strict=True)]
+
+
+def _truth(view: MetricView, stored: Any, facts: TargetFacts) -> Any:
+    """What a metric is given of the stored targets; traced into a program."""
+    if view.positive is None:
+        return encode(stored, view.encoding, facts)
+    return tf.cast(tf.equal(stored, view.positive), tf.float32)[:, tf.newaxis]
+
+
+def _viewed(view: MetricView, outputs: Any) -> Any:
+    """What a metric is given of the outputs of the model; traced into a program."""
+    if view.pair:
+        second = tf.sigmoid(outputs) if view.logits else outputs
+        return tf.concat([1.0 - second, second], axis=1)
+    if view.positive is None:
+        return outputs
+    if view.logits:
+        one_by_one = view.binary_loss or outputs.shape[-1] == 1
+        outputs = tf.sigmoid(outputs) if one_by_one else tf.nn.softmax(outputs)
+    if outputs.shape[-1] == 1:
+        return outputs if view.positive == 1 else 1.0 - outputs
+    return outputs[:, view.positive : view.positive + 1]
 
 
 class Scorer:
@@ -176,15 +144,15 @@ class Scorer:
         self.model.compile()
         self._loss = TotalLoss(recipe.outputs)
         self._loss.attach(self.model)
-        self.inputs = ModelInputs(self.model)
-        self._ids = EmbeddingIds(self.model, self.inputs)
+        self._inputs = ModelInputs(self.model)
+        self._ids = EmbeddingIds(self.model, self._inputs)
         self._units = models.units_of(self.model)
         wanted = [output.loss.target for output in recipe.outputs]
         self._loss_encodings = encodings_for(facts, wanted, self._units)
         self._measures = metrics_of(recipe.outputs, facts, self._units)
         self.batch_size = _batch_size(self.model)
         signature = (
-            tf.TensorSpec((None, *self.inputs.row), tf.float32),
+            tf.TensorSpec((None, *self._inputs.row), tf.float32),
             *(tf.TensorSpec((None, *one.shape), tf.as_dtype(one.dtype)) for one in facts.each),
         )
         self._measure = Traced(tf.function(self._trace, input_signature=signature, autograph=False))
@@ -198,6 +166,16 @@ class Scorer:
     def units(self) -> tuple[int, ...]:
         """Last dimension of each output of the model."""
         return self._units
+
+    @property
+    def shapes(self) -> Shapes:
+        """The shape of a row of each input."""
+        return self._inputs.shapes
+
+    @property
+    def row(self) -> tuple[int, ...]:
+        """The shape of a row as a worker holds it."""
+        return self._inputs.row
 
     @staticmethod
     def key(recipe: Recipe) -> tuple[Any, ...]:
@@ -221,6 +199,19 @@ class Scorer:
         self._penalty.assign(params)
         for name, variable in self._names.items():
             assign(variable, state[name])
+
+    def set_weights(self, weights: bytes) -> None:
+        """Take weights as ``model_weights`` has them."""
+        models.set_weights(self.model, weights)
+
+    def check_training(self, recipe: Recipe) -> None:
+        """Refuse a configuration that cannot be trained.
+
+        Raises:
+            InvalidArgument: patterns of an optimizer do not fit the weights.
+        """
+        if recipe.compile_params.optimizer.parts:
+            models.make_optimizer(recipe.compile_params.optimizer, self.model, recipe.architecture)
 
     def measure(self, features: np.ndarray, *targets: np.ndarray) -> Partial:
         """Score the rows of one buffer with what is loaded; the targets of each output.
@@ -272,16 +263,21 @@ class Scorer:
         if (found := self._ids.fault(features)) is not None:
             raise IdsBeyond(*found)
 
-    def one_row(self) -> Any:
-        """The same for a tensor of one row, without the steps that find out what a call is like."""
+    def predict_row(self, features: np.ndarray) -> list[np.ndarray]:
+        """The outputs for one row, without the steps that find out what a call is like."""
+        self.check_ids(features)
+        return [output.numpy() for output in self._of_one_row(tf.constant(features))]
+
+    @functools.cached_property
+    def _of_one_row(self) -> Any:
         return self._forward.get_concrete_function()
 
     # -- inside ----------------------------------------------------------------
     @functools.cached_property
     def _forward(self) -> Any:
         return tf.function(
-            lambda features: self._outputs(self.inputs.split(features)),
-            input_signature=[tf.TensorSpec((None, *self.inputs.row), tf.float32)],
+            lambda features: self._outputs(self._inputs.split(features)),
+            input_signature=[tf.TensorSpec((None, *self._inputs.row), tf.float32)],
             autograph=False,
         )
 
@@ -295,17 +291,17 @@ class Scorer:
         The total loss and of several outputs that of each, times the rows. Where one of them is no mean
         over the rows: the penalties times the rows, then the sums of the loss of each output.
         """
-        inputs = self.inputs.split(features)
+        inputs = self._inputs.split(features)
         outputs, facts = self._outputs(inputs), self._facts.each
         targets = [
-            encode(tf, *of_one) for of_one in zip(stored, self._loss_encodings, facts, strict=True)
+            encode(*of_one) for of_one in zip(stored, self._loss_encodings, facts, strict=True)
         ]
         rows = tf.cast(tf.shape(features)[0], tf.float32)
         sums = self._loss_sums(inputs, targets, outputs, rows)
         for measure in self._measures:
             place, view = measure.place, measure.view
-            truth = view.truth(tf, stored[place], facts[place])
-            measure.metric.update_state(truth, view.outputs(tf, outputs[place]))
+            truth = _truth(view, stored[place], facts[place])
+            measure.metric.update_state(truth, _viewed(view, outputs[place]))
         return sums
 
     def _loss_sums(
@@ -341,25 +337,6 @@ def _whole(outputs: Any) -> Any:
     whole = tf.cast(outputs, tf.float32)
     backend.set_keras_mask(whole, backend.get_keras_mask(outputs))
     return whole
-
-
-def add_partials(partials: Sequence[Partial]) -> Partial:
-    """The sum of passes, added in the order given."""
-    total = partials[0]
-    for partial in partials[1:]:
-        metrics = tuple(
-            tuple(np.asarray(a + b, a.dtype) for a, b in zip(ours, theirs, strict=True))
-            for ours, theirs in zip(total.metrics, partial.metrics, strict=True)
-        )
-        total = Partial(
-            total.rows + partial.rows,
-            total.loss_sum + partial.loss_sum,
-            total.units,
-            metrics,
-            tuple(a + b for a, b in zip(total.losses, partial.losses, strict=True)),
-            tuple(a + b for a, b in zip(total.parts, partial.parts, strict=True)),
-        )
-    return total
 
 
 def _batch_size(model: keras.Model) -> int:

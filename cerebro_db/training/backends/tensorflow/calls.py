@@ -11,8 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from cerebro_db.configs.grids.outputs import OutputSpec
-from cerebro_db.training.architectures import models
+from cerebro_db.training.backends.tensorflow import models
 from cerebro_db.training.buffers import Shapes, width
+from cerebro_db.training.scores.targets import TargetFacts
 
 
 class ModelInputs:
@@ -126,3 +127,14 @@ def listed(value: Any) -> list[Any]:
 def alone(values: Sequence[Any]) -> Any:
     """A list, or its only element: how Keras wants what is of one input or output."""
     return list(values) if len(values) > 1 else values[0]
+
+
+def encode(targets: Any, encoding: str, facts: TargetFacts) -> Any:
+    """Stored targets as the tensor that Keras is given; traced into a program."""
+    if encoding == "onehot":
+        return tf.one_hot(targets, facts.num_classes, dtype=tf.float32)
+    if encoding == "binary":
+        return tf.cast(targets, tf.float32)[:, tf.newaxis]
+    if encoding == "ids":
+        return targets[:, tf.newaxis]
+    return targets[:, tf.newaxis] if facts.shape == () else targets

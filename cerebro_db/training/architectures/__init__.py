@@ -1,1 +1,0 @@
-"""Keras models from checked architectures: built, named, bounded, read from files and exported."""
