@@ -1,46 +1,149 @@
-"""Describes the named arguments of a Keras object and validates values for them."""
+"""Declarations: what a user names, which arguments it has, and which values these may have.
+
+Losses, metrics, optimizers, schedules, callbacks, operations between layers, functions of expressions, parameters of
+strategies and of search methods are declared in this one form. A :class:`Constraint` says which values are allowed,
+an :class:`Argument` is a name with a constraint, bounds and a default, a :class:`Declaration` is a name with arguments,
+and :class:`Declarations` are all of one kind. The check of values, the messages, and the tests of values that are
+refused follow from them.
+"""
 
 from __future__ import annotations
 
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
-from cerebro_db.configs.grammar import Call
+import msgspec
+
+from cerebro_db.configs.grammar import Call, named_values
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 
 _LONGEST_NAME = 80
 INTEGER_LIMIT = 2**31 - 1
 _MOST_REPETITIONS = 1
+Arguments = tuple[tuple[str, Any], ...]
 
 
-class Kind(StrEnum):
-    """Kind of value that an argument holds."""
+class Constraint(msgspec.Struct, frozen=True):
+    """Values that an argument may have.
 
-    FLOAT = "a number"
-    INT = "a whole number"
-    BOOL = "True or False"
-    TEXT = "a text"
-    PATTERNS = "a regular expression (no groups, no {}, at most one of * + ?) or a list of them"
-    FLOATS = "a number or a list of numbers"
-    INTS = "a whole number or a list of whole numbers"
-    OBJECT = "an object of Keras"
-    VALUE = "a text, a number, True or False"
+    Attributes:
+        words: what is allowed, for messages.
+        read: returns a value in its canonical type.  Raises ValueError where it is not allowed.
+        refused: some values that are not allowed, for tests.
+        is_numeric: whether they are numbers, of which a range may be searched.
+        is_whole: whether values of a range are rounded.
+        takes_lists: whether a list of such values is allowed, too.
+        is_list: whether a value alone counts as a list of one, and a list may be empty.
+    """
+
+    words: str
+    read: Callable[[Any], Any]
+    refused: tuple[Any, ...] = ()
+    is_numeric: bool = False
+    is_whole: bool = False
+    takes_lists: bool = False
+    is_list: bool = False
 
 
-_LISTS = (Kind.FLOATS, Kind.INTS, Kind.PATTERNS)
+def _check(is_allowed: bool) -> None:
+    if not is_allowed:
+        raise ValueError
 
 
-@dataclass(frozen=True)
-class Argument:
-    """One named argument: its type, its default and what is allowed.
+def is_number(value: object) -> bool:
+    """True for a finite number whose whole part has 64 bits at most if it is a whole number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) < 2**63 if isinstance(value, int) else math.isfinite(value)
 
-    Args:
+
+def is_whole(value: object, low: int = -INTEGER_LIMIT) -> bool:
+    """True for a whole number of 32 bits that is written without a point."""
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= INTEGER_LIMIT
+
+
+def _float(value: Any) -> float:
+    _check(is_number(value))
+    return float(value)
+
+
+def _whole(value: Any) -> int:
+    _check(is_number(value) and value == int(value) and abs(value) <= INTEGER_LIMIT)
+    return int(value)
+
+
+def _truth(value: Any) -> bool:
+    _check(isinstance(value, bool))
+    return bool(value)
+
+
+def _text(value: Any) -> str:
+    _check(isinstance(value, str))
+    return str(value)
+
+
+def _scalar(value: Any) -> Any:
+    _check(isinstance(value, str | bool) or is_number(value))
+    return value
+
+
+def _pattern(value: Any) -> str:
+    """A regular expression that no text can keep busy for long."""
+    text = _text(value)
+    _check(not set(text) & set("({") and sum(map(text.count, "*+?")) <= _MOST_REPETITIONS)
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError):
+        raise ValueError from None
+    return text
+
+
+def _nothing(value: Any) -> Any:
+    raise ValueError
+
+
+def allowed_if(words: str, check: Callable[[Any], bool], *refused: Any) -> Constraint:
+    """The constraint of values that a function is true for; they are left as they are."""
+
+    def read(value: Any) -> Any:
+        _check(check(value))
+        return value
+
+    return Constraint(words, read, refused)
+
+
+FLOAT = Constraint("a number", _float, ("nonsense", [1], True), is_numeric=True)
+FLOATS = Constraint(
+    "a number or a list of numbers", _float, ("nonsense", [], ["nonsense"]),
+    is_numeric=True, takes_lists=True,
+)  # fmt: skip
+INT = Constraint(
+    "a whole number", _whole, ("nonsense", [1], True, 0.5, 2**31), is_numeric=True, is_whole=True
+)
+INTS = Constraint(
+    "a whole number or a list of whole numbers", _whole, ("nonsense", [], 0.5, [0.5]),
+    is_numeric=True, is_whole=True, takes_lists=True,
+)  # fmt: skip
+BOOL = Constraint("True or False", _truth, ("nonsense", 1, [True]))
+TEXT = Constraint("a text", _text, (7, True, ["nonsense"]))
+PATTERNS = Constraint(
+    "a regular expression (no groups, no {}, at most one of * + ?) or a list of them", _pattern,
+    (7, "(a)", "a{2}", "a*b*", "[", ["+"]), takes_lists=True, is_list=True,
+)  # fmt: skip
+OBJECT = Constraint("an object of Keras", _nothing)
+SCALAR = Constraint("a text, a number, True or False", _scalar, ([1], {}))
+
+
+class Argument(msgspec.Struct, frozen=True):
+    """A named argument: its constraint, its default and its bounds.
+
+    Attributes:
         low, high: bounds of a number, themselves allowed unless `low_open` or `high_open`.
         choices: the only texts allowed.
         optional: whether None is allowed.
@@ -48,7 +151,7 @@ class Argument:
     """
 
     name: str
-    kind: Kind
+    kind: Constraint
     default: Any = None
     low: float | None = None
     high: float | None = None
@@ -59,29 +162,45 @@ class Argument:
     required: bool = False
 
     def validated(self, value: object, what: str) -> Any:
-        """Returns the value in its canonical type; lists become tuples."""
+        """The value in its canonical type; lists become tuples.
+
+        Raises:
+            InvalidArgument: it is not allowed.
+        """
         if value is None and self.optional:
             return None
-        may_be_empty = self.kind is Kind.PATTERNS
-        if self.kind in _LISTS and isinstance(value, list | tuple) and (value or may_be_empty):
-            return tuple(self._single(element, what) for element in value)
+        is_list = self.kind.takes_lists and isinstance(value, list | tuple)
+        if is_list and (value or self.kind.is_list):
+            return tuple(self._single(element, what) for element in value)  # type: ignore[attr-defined]
         single = self._single(value, what)
-        return (single,) if self.kind is Kind.PATTERNS else single
+        return (single,) if self.kind.is_list else single
 
     def allowed(self) -> str:
-        """Says in words what is allowed."""
+        """What is allowed, in words."""
         if self.choices:
             return "one of " + ", ".join(repr(choice) for choice in self.choices)
-        words = self.kind.value + self._bounds()
+        words = self.kind.words + self._bounds()
         return words + (" or None" if self.optional else "")
 
-    def is_numeric(self) -> bool:
-        """True if a range may be searched for it."""
-        return self.kind not in (Kind.BOOL, Kind.TEXT, Kind.PATTERNS, Kind.OBJECT, Kind.VALUE)
+    def refused(self) -> Iterator[Any]:
+        """Some values that are refused: of other types, beyond the bounds, and other texts than the choices."""
+        yield from self.kind.refused
+        if self.choices:
+            yield "none of the choices"
+        if self.low is not None:
+            yield self.low if self.low_open else self.low - 1
+        if self.high is not None:
+            yield self.high if self.high_open else self.high + 1
 
-    def is_whole(self) -> bool:
-        """True if values of a range are rounded."""
-        return self.kind in (Kind.INT, Kind.INTS)
+    def accepted(self) -> Iterator[Any]:
+        """Some values that are allowed: the default, the bounds, the choices."""
+        if not self.required:
+            yield self.default
+        yield from self.choices
+        if self.low is not None and not self.low_open:
+            yield self.low
+        if self.high is not None and not self.high_open:
+            yield self.high
 
     def _bounds(self) -> str:
         lowest, highest = _plain(self.low), _plain(self.high)
@@ -90,37 +209,20 @@ class Argument:
         return low + high
 
     def _single(self, value: object, what: str) -> Any:
-        result = _typed(self.kind, value)
-        fits = result is not None and (not self.choices or result in self.choices)
-        if not fits or (self.is_numeric() and not self._in_range(result)):
+        try:
+            result = self.kind.read(value)
+            _check(not self.choices or result in self.choices)
+            _check(not self.kind.is_numeric or self._in_range(result))
+        except ValueError:
             raise InvalidArgument(
                 f"{what}: got {self.name}={_written(value)}; it must be {self.allowed()}"
-            )
+            ) from None
         return result
 
     def _in_range(self, value: float) -> bool:
         if self.low is not None and (value < self.low or (self.low_open and value == self.low)):
             return False
         return self.high is None or value < self.high or (value == self.high and not self.high_open)
-
-
-def _typed(kind: Kind, value: object) -> Any:
-    """Returns the value in the type of its kind, or None where it is of another type."""
-    if kind is Kind.BOOL:
-        return value if isinstance(value, bool) else None
-    if kind is Kind.TEXT:
-        return value if isinstance(value, str) else None
-    if kind is Kind.VALUE and isinstance(value, str | bool):
-        return value
-    if kind is Kind.PATTERNS:
-        return value if isinstance(value, str) and _is_pattern(value) else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    if kind is Kind.VALUE:
-        return value
-    if kind in (Kind.FLOAT, Kind.FLOATS):
-        return float(value)
-    return int(value) if value == int(value) and abs(value) <= INTEGER_LIMIT else None
 
 
 def _plain(bound: float | None) -> str:
@@ -135,21 +237,10 @@ def _written(value: object) -> str:
     return shown(value)
 
 
-def _is_pattern(text: str) -> bool:
-    """True if a text is a regular expression that no text can keep busy for long."""
-    if set(text) & set("({") or sum(map(text.count, "*+?")) > _MOST_REPETITIONS:
-        return False
-    try:
-        re.compile(text)
-    except (re.error, RecursionError, OverflowError):
-        return False
-    return True
-
-
 def number(name: str, default: float | None, low: float | None = 0.0, **more: Any) -> Argument:
     """An argument that is a number; optional where its default is None."""
     optional = bool(more.pop("optional", default is None and not more.get("required")))
-    return Argument(name, Kind.FLOAT, default, low, optional=optional, **more)
+    return Argument(name, FLOAT, default, low, optional=optional, **more)
 
 
 def fraction(name: str, default: float | None, **more: Any) -> Argument:
@@ -160,26 +251,143 @@ def fraction(name: str, default: float | None, **more: Any) -> Argument:
 def whole(name: str, default: int | None, low: int | None = 0, **more: Any) -> Argument:
     """An argument that is a whole number; optional where its default is None."""
     optional = default is None and not more.get("required")
-    return Argument(name, Kind.INT, default, low, optional=optional, **more)
+    return Argument(name, INT, default, low, optional=optional, **more)
 
 
 def flag(name: str, default: bool) -> Argument:
     """An argument that is True or False."""
-    return Argument(name, Kind.BOOL, default)
-
-
-def patterns(name: str) -> Argument:
-    """An argument that is some regular expressions, or none."""
-    return Argument(name, Kind.PATTERNS, optional=True)
+    return Argument(name, BOOL, default)
 
 
 def choice(name: str, default: str | None, *choices: str) -> Argument:
     """An argument that is one of some texts."""
-    return Argument(name, Kind.TEXT, default, choices=choices, optional=default is None)
+    return Argument(name, TEXT, default, choices=choices, optional=default is None)
+
+
+class Target(StrEnum):
+    """Form in which a loss or a metric wants the target of a row.
+
+    IDS is the id of the class; ONEHOT one value per class. BINARY (0 or 1) and FLOAT (any number)
+    have the shape of the model's output: class ids become one-hot where the output is wider than
+    one. LOSS is what the loss wants.
+    """
+
+    IDS = "ids"
+    ONEHOT = "onehot"
+    BINARY = "binary"
+    FLOAT = "float"
+    LOSS = "same as loss"
+
+
+class Declaration(msgspec.Struct, frozen=True):
+    """Something with arguments that a text may name: a class of Keras, or a function.
+
+    Attributes:
+        by_place: so many of the arguments may be given without their names.
+        names: other names in parameter texts; the first one is also the default label of a metric.
+        target: what a loss or a metric wants.
+        open_ended: whether more tensors may follow the arguments of a function.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    by_place: int = 0
+    names: tuple[str, ...] = ()
+    target: Target = Target.LOSS
+    open_ended: bool = False
+
+    def given(self, call: Call, what: str) -> dict[str, Any]:
+        """The arguments of a call by name, not checked yet."""
+        places = tuple(argument.name for argument in self.arguments[: self.by_place])
+        return named_values(call, places, what)
+
+    def validated(self, call: Call, what: str) -> Arguments:
+        """The arguments of a call that differ from the defaults."""
+        return validated_arguments(self.arguments, self.given(call, what), {}, what)
+
+
+class Declarations(Mapping[str, Declaration]):
+    """What may be named of a module of Keras, by name.
+
+    Args:
+        module: of Keras, such as ``losses``.
+        kind: of what is declared, for messages.
+        declared: what is allowed.
+        refused: why others are not, by name.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        kind: str,
+        declared: Iterable[Declaration],
+        refused: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._module, self._kind, self.refused = module, kind, refused
+        self._declared = {one.name: one for one in declared}
+        self.prefixes = (
+            "", f"{module}.", f"keras.{module}.", f"tf.keras.{module}.", f"tensorflow.keras.{module}.",
+        )  # fmt: skip
+        others = {name.lower(): one for one in self._declared.values() for name in one.names}
+        # A class such as Accuracy may share its lower-case name with a function.
+        self._by_name = {name.lower(): one for name, one in self._declared.items()} | others
+        self._listed: Iterable[str] = self._by_name if others else self._declared
+        self._refused = {name.lower(): reason for name, reason in refused.items()}
+
+    def __getitem__(self, name: str) -> Declaration:
+        return self._declared[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._declared)
+
+    def __len__(self) -> int:
+        return len(self._declared)
+
+    def has(self, name: str) -> bool:
+        """True if a name is declared or refused; upper and lower case do not matter."""
+        return name.lower() in self._by_name or name.lower() in self._refused
+
+    def find(self, name: str, what: str) -> Declaration:
+        """The declaration of a class, a function or an alias; upper and lower case do not matter, as in MADlib.
+
+        Raises:
+            InvalidArgument: it is refused, or there is none.
+        """
+        head, dot, bare = name.rpartition(".")
+        if head + dot not in self.prefixes:
+            raise InvalidArgument(
+                f"{what}: got the {self._kind} {shown(name)}; allowed are those of keras.{self._module}",
+                "Functions that an administrator has registered are written custom.name.",
+            )
+        if bare.lower() in self._refused:
+            raise InvalidArgument(
+                f"{what}: got the {self._kind} {name!r}; {self._refused[bare.lower()]}"
+            )
+        found = self._by_name.get(bare.lower())
+        if found is None:
+            raise unknown(what, self._kind, name, self._listed)
+        return found
+
+
+class Named(msgspec.Struct, frozen=True):
+    """What a text names: the name of a declaration, and the arguments that differ from the defaults.
+
+    Each kind of declarations has a class of its own, with these in ``declared``.
+    """
+
+    declared: ClassVar[Mapping[str, Declaration]] = MappingProxyType({})
+
+    name: str
+    arguments: Arguments = ()
+
+    def all_arguments(self) -> dict[str, Any]:
+        """Every argument with its value, defaults included; registered functions have none."""
+        found = self.declared.get(self.name)
+        return with_defaults(() if found is None else found.arguments, self.arguments)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Returns a hint with the allowed name nearest to a wrong one, or all where none is near."""
+    """A hint with the allowed name nearest to a wrong one, or all where none is near."""
     allowed = sorted({str(candidate) for candidate in names})
     lower = {candidate.lower(): candidate for candidate in allowed}
     found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
@@ -189,7 +397,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def unknown(what: str, kind: str, name: str, names: Iterable[str]) -> InvalidArgument:
-    """Builds the error for a name that is not in a table."""
+    """The error for a name that is not in a table."""
     hint = nearest(name[:_LONGEST_NAME], names)
     return InvalidArgument(f"{what}: got the unknown {kind} {shown(name)}. {hint}")
 
@@ -199,8 +407,8 @@ def validated_arguments(
     given: Mapping[str, object],
     aliases: Mapping[str, str],
     what: str,
-) -> tuple[tuple[str, Any], ...]:
-    """Validates given arguments and returns those that differ from the defaults, in table order."""
+) -> Arguments:
+    """The given arguments that differ from the defaults, checked, in the order of the table."""
     by_name = {argument.name: argument for argument in table}
     values: dict[str, Any] = {}
     for key, value in given.items():
@@ -241,65 +449,5 @@ def named_arguments(
 
 
 def with_defaults(table: tuple[Argument, ...], values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns every argument with its value or else its default."""
+    """Every argument with its value, or else its default."""
     return {argument.name: argument.default for argument in table} | dict(values)
-
-
-MAX_OUTPUTS = 100
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class ByOutput(Generic[T]):
-    """One value for each output.
-
-    Attributes:
-        values: in the order of the outputs, or of ``names``.
-        names: of the outputs; None where the order counts.
-    """
-
-    values: tuple[T, ...]
-    names: tuple[str, ...] | None = None
-
-    def of(self, outputs: Sequence[str], what: str) -> tuple[T | None, ...]:
-        """The values in the order of a model's outputs, None for those that are not named.
-
-        Raises:
-            InvalidArgument: there are more or fewer, or a name that no output has.
-        """
-        if self.names is None:
-            if len(self.values) != len(outputs):
-                raise InvalidArgument(
-                    f"{what}: got {len(self.values)} for the {len(outputs)} outputs of the model; "
-                    "allowed: one for each output, in their order"
-                )
-            return self.values
-        for name in self.names:
-            if outputs.count(name) != 1:
-                raise InvalidArgument(
-                    f"{what}: got {shown(name)}; allowed: names of outputs, which are the layers "
-                    f"that make them. {nearest(name[:80], outputs)}"
-                )
-        found = dict(zip(self.names, self.values, strict=True))
-        return tuple(found.get(name) for name in outputs)
-
-
-def by_output(value: object, parse: Callable[[object], T], what: str) -> ByOutput[T]:
-    """Reads a list, or a dictionary from names of outputs.
-
-    Raises:
-        InvalidArgument: it is empty or too long, or a key is no text.
-    """
-    names: tuple[str, ...] | None = None
-    values: list[object] = []
-    if isinstance(value, dict):
-        values = list(value.values())
-        names = tuple(name for name in value if isinstance(name, str) and name)
-    elif isinstance(value, list | tuple):
-        values = list(value)
-    if not 0 < len(values) <= MAX_OUTPUTS or (names is not None and len(names) != len(values)):
-        raise InvalidArgument(
-            f"{what}: got {shown(value)}; it must be a list with one element for each output, or a "
-            f"dictionary from names of outputs, for at most {MAX_OUTPUTS} of them"
-        )
-    return ByOutput(tuple(parse(element) for element in values), names)

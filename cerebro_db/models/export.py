@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from cerebro_db.configs.exports import Format, export_format
+from cerebro_db.configs.names import Format, export_format
 from cerebro_db.models.registered import named_models, stored_facts
 from cerebro_db.models.trained import ROLE, ModelTable, load_models, no_state, recipe
 from cerebro_db.postgres.calls.host import control_session, preparation

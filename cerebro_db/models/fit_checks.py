@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from cerebro_db.configs.arguments import nearest
+from cerebro_db.configs.functions.metrics import MetricSpec
 from cerebro_db.configs.grids.outputs import OutputSpec
-from cerebro_db.configs.grids.parameters import BALANCED, FitParams, MetricSpec
+from cerebro_db.configs.grids.parameters import BALANCED, FitParams
 from cerebro_db.configs.names import PREFIX, bare_name, is_custom
 from cerebro_db.core.spec import Architecture, Configuration
 from cerebro_db.errors import InvalidArgument, hinted

@@ -12,8 +12,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from cerebro_db.configs.grammar import renamed
+from cerebro_db.configs.grids.parameters import is_taken, is_top_k
 from cerebro_db.configs.messages import MAX_DESCRIPTION, check_range, check_text, shown
-from cerebro_db.configs.names import check_name, is_taken, is_top_k, with_prefix
+from cerebro_db.configs.names import PREFIX, check_name
 from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.locks import lock
@@ -52,7 +53,15 @@ class ObjectTable:
 
     def _renamed(self, text: str, what: str) -> str:
         def rename(key: str, name: str) -> str:
-            return with_prefix(f"{what}: got the {_KEYS[key]}", name, self.functions, self.name)
+            if is_taken(name) or is_top_k(name):
+                return name
+            if name not in self.functions:
+                raise InvalidArgument(
+                    f"{what}: got the {_KEYS[key]} {shown(name)}, which Keras does not have; {self.name} has "
+                    f"{', '.join(sorted(self.functions)) or 'nothing'}",
+                    "cerebro.cerebro_load_custom_function adds a registered function to an object table.",
+                )
+            return PREFIX + name
 
         return renamed(text, what, tuple(_KEYS), rename)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from cerebro_db.columns.recorded import Recorded, parse_recorded, recorded_text
-from cerebro_db.configs.registry import ModelReference, is_registered, model_reference
+from cerebro_db.configs.names import ModelReference, is_registered, model_reference
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.trained import ROLE, ModelTable, load_model_table
 from cerebro_db.postgres.catalog.registry import Registry

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import cerebro_db
-from cerebro_db.configs.registry import (
+from cerebro_db.configs.names import (
     ModelReference,
     alias_name,
     checked_description,

@@ -8,7 +8,7 @@ from cerebro_db.columns.categories import Categorical
 from cerebro_db.columns.encoded import Encoding
 from cerebro_db.columns.images import ImageEncoding
 from cerebro_db.columns.recorded import Recorded
-from cerebro_db.configs.registry import is_registered, model_reference
+from cerebro_db.configs.names import is_registered, model_reference
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.models.registered import name_of, registered
 from cerebro_db.models.trained import ModelTable, load_model_table

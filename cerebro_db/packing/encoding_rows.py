@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cerebro_db.columns.encoded import Encoding
 from cerebro_db.columns.inputs import FEATURES
 from cerebro_db.columns.recorded import Recorded
-from cerebro_db.configs.registry import is_registered, model_reference
+from cerebro_db.configs.names import is_registered, model_reference
 from cerebro_db.errors import DuplicateFunction, UndefinedTable, WrongObjectType
 from cerebro_db.models.registered import registered
 from cerebro_db.packing.columns import id_columns

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cerebro_db.configs.messages import shown
-from cerebro_db.configs.registry import ModelReference, model_reference
+from cerebro_db.configs.names import ModelReference, model_reference
 from cerebro_db.errors import (
     CerebroError,
     InvalidArgument,

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from cerebro_db.configs.arguments import unknown
-from cerebro_db.configs.registry import is_registered
+from cerebro_db.configs.names import is_registered
 from cerebro_db.errors import (
     CerebroError,
     DuplicateTable,

@@ -9,7 +9,8 @@ from cerebro_db.configs.architectures import nets
 from cerebro_db.configs.architectures.architecture import check_architecture
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.functions.expressions import parse_expression
-from cerebro_db.configs.names import check_name, check_path, is_taken
+from cerebro_db.configs.grids.parameters import is_taken
+from cerebro_db.configs.names import check_name, check_path
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models import loading, object_tables, selection
 from cerebro_db.models.architectures import PART_BYTES

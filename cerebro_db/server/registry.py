@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerebro_db.configs.exports import export_format
+from cerebro_db.configs.names import export_format
 from cerebro_db.models import export as driver
 from cerebro_db.models import registry
 from cerebro_db.requests.models import ExportRequest

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.messages import shown
-from cerebro_db.configs.registry import ModelReference, is_registered, model_reference
+from cerebro_db.configs.names import ModelReference, is_registered, model_reference
 from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import InvalidArgument, InvalidState
 from cerebro_db.models.registered import RegisteredModel, named_models

@@ -17,10 +17,9 @@ from cerebro_db.configs.architectures.memory import (
     check_worker_memory,
     worker_memory,
 )
-from cerebro_db.configs.arguments import MAX_OUTPUTS
-from cerebro_db.configs.exports import Format
-from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.grids.parameters import MAX_OUTPUTS, parse_compile_params, parse_fit_params
 from cerebro_db.configs.messages import shown
+from cerebro_db.configs.names import Format
 from cerebro_db.errors import InvalidArgument, PeersApart, RunFailed
 from cerebro_db.training import state as states
 from cerebro_db.training.backends import ModelSize, Tick, backend

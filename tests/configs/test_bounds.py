@@ -7,10 +7,11 @@ import time
 import pytest
 from pace import stretched
 
+from cerebro_db.configs.functions.metrics import parse_metrics
 from cerebro_db.configs.grids import model_selection
 from cerebro_db.configs.grids.grid import parse_compile_grid, parse_fit_grid
 from cerebro_db.configs.grids.model_selection import generate
-from cerebro_db.configs.grids.parameters import parse_compile_params, parse_metrics
+from cerebro_db.configs.grids.parameters import parse_compile_params
 from cerebro_db.errors import InvalidArgument
 
 COMPILE = "{'loss': ['mse', 'mae'], 'optimizer': ['Adam(lr=0.1)']}"

@@ -12,8 +12,11 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 keras = pytest.importorskip("keras")
 
-from cerebro_db.configs.arguments import Argument, with_defaults  # noqa: E402
-from cerebro_db.configs.functions.keras_classes import Target  # noqa: E402
+from cerebro_db.configs.arguments import (  # noqa: E402
+    Argument,
+    Target,
+    with_defaults,
+)
 from cerebro_db.configs.functions.losses import LOSSES  # noqa: E402
 from cerebro_db.configs.functions.metrics import (  # noqa: E402
     AVERAGE,

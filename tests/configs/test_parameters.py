@@ -6,16 +6,15 @@ import re
 
 import pytest
 
-from cerebro_db.configs.functions.keras_classes import Target
+from cerebro_db.configs.arguments import Target
+from cerebro_db.configs.functions.losses import LossSpec
+from cerebro_db.configs.functions.metrics import MetricSpec, parse_metrics
 from cerebro_db.configs.functions.optimizers import OptimizerSpec, parse_optimizer
 from cerebro_db.configs.grids.parameters import (
     CompileParams,
     FitParams,
-    LossSpec,
-    MetricSpec,
     parse_compile_params,
     parse_fit_params,
-    parse_metrics,
 )
 from cerebro_db.decide import callbacks
 from cerebro_db.errors import InvalidArgument
@@ -345,7 +344,7 @@ def test_fit() -> None:
         ("batch_size=None", "whole number"),
         ("batchsize=1", "Did you mean 'batch_size'"),
         ("callbacks=['x']", "unknown callback 'x'"),
-        ("callbacks=[TerminateOnNan()]", "Did you mean 'TerminateOnNaN'"),
+        ("callbacks=[TerminateOnNans()]", "Did you mean 'TerminateOnNaN'"),
         ("callbacks=[TerminateOnNaN(1)]", "TerminateOnNaN has no arguments"),
         ("callbacks='[TensorBoard(log_dir=\"/tmp/logs/fit\")]'", "it must be a relative path"),
         ("callbacks=[TensorBoard(histogram_freq=1)]", "unknown argument 'histogram_freq'"),

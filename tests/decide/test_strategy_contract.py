@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 from run_states import run_state
 
-from cerebro_db.configs.arguments import Argument, Kind
+from cerebro_db.configs.arguments import Argument
 from cerebro_db.configs.grammar import parse_keywords
 from cerebro_db.core import events
 from cerebro_db.core.spec import TRAINING, Configuration, Hop, RunSpec, Workers
@@ -63,13 +63,6 @@ def written(argument: Argument, value: Any) -> str:
     return f"{argument.name}={value!r}"
 
 
-def out_of_bounds(one: Argument) -> list[Any]:
-    """Values that an argument refuses, by what it declares."""
-    found: list[Any] = [[1], "nonsense" if one.kind is not Kind.TEXT else 7]
-    found += [] if one.low is None else [one.low - 1]
-    return found + ([] if one.high is None else [one.high + 1])
-
-
 @of_each
 def test_the_example_is_allowed_and_the_hint_is_a_call(name: str) -> None:
     one = EVERY[name]
@@ -91,7 +84,7 @@ def test_parameters_are_written_as_they_are_read(name: str, text: str) -> None:
 
 @pytest.mark.parametrize(("name", "argument"), list(arguments()), ids=str)
 def test_values_out_of_bounds_are_refused_with_the_call(name: str, argument: Argument) -> None:
-    for value in out_of_bounds(argument):
+    for value in argument.refused():
         with pytest.raises(InvalidArgument, match=argument.name) as caught:
             parse_strategy(name, written(argument, value))
         assert caught.value.hint == EVERY[name].hint()

@@ -107,14 +107,16 @@ def test_verdicts_are_those_of_keras(keras_model: Any, text: str) -> None:
     assert set(expected) != {Verdict()}
 
 
-@pytest.mark.parametrize("name", [name for name in CALLBACKS if name != "TensorBoard"])
+@pytest.mark.parametrize("name", ["EarlyStopping", "ReduceLROnPlateau", "LearningRateScheduler"])
 def test_arguments_are_those_of_keras_in_their_places(name: str) -> None:
     import keras
 
     parameters = inspect.signature(getattr(keras.callbacks, name)).parameters.values()
     theirs = [(p.name, p.default) for p in parameters if p.kind is not p.VAR_KEYWORD]
-    ours = [(argument.name, argument.default) for argument in CALLBACKS[name]]
-    assert ours == [pair for pair in theirs if pair[0] != "schedule"]
+    ours = [(argument.name, argument.default) for argument in CALLBACKS[name].arguments]
+    assert [pair for pair in ours if pair[0] != "schedule"] == [
+        pair for pair in theirs if pair[0] != "schedule"
+    ]
 
 
 def test_which_way_is_better_as_keras_tells_it() -> None:

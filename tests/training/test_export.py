@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
-from cerebro_db.configs.exports import Format, export_format
+from cerebro_db.configs.names import Format, export_format
 from cerebro_db.errors import InvalidArgument, InvalidData, InvalidState, MissingLibrary
 from tests.training.conftest import SOFTMAX
 

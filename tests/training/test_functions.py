@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from cerebro_db.configs.grids.outputs import outputs_of
-from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
-from cerebro_db.configs.names import is_taken
+from cerebro_db.configs.grids.parameters import is_taken, parse_compile_params, parse_fit_params
 from cerebro_db.decide import callbacks
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.scoring.prediction_models import common_goal

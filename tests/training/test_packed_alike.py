@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cerebro_db.configs.functions.keras_classes import Target
+from cerebro_db.configs.arguments import Target
 from cerebro_db.configs.functions.losses import LOSSES
 from cerebro_db.configs.functions.metrics import METRICS
 from cerebro_db.training.scores.targets import TargetFacts

@@ -275,7 +275,7 @@ def test_files_of_a_model(recipe, architecture, tmp_path):
     import keras
     import onnxruntime
 
-    from cerebro_db.configs.exports import Format
+    from cerebro_db.configs.names import Format
     from cerebro_db.training.backends.tensorflow.program import Program
     from cerebro_db.training.state import from_bytes
     from cerebro_db.training.tasks import Architectures, export

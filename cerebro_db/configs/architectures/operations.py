@@ -11,15 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from cerebro_db.configs.arguments import Argument, choice, flag, nearest, number, whole
+from cerebro_db.configs.arguments import (
+    INTEGER_LIMIT,
+    Argument,
+    allowed_if,
+    choice,
+    flag,
+    is_whole,
+    nearest,
+    number,
+    whole,
+)
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 
-Check = Callable[[object], bool]
-
 _MOST_AXES = 32
 _MOST_PARTS = 1000  # outputs of one operation
-_INTEGER = 2**31 - 1
 _LONGEST_SUBSCRIPTS = 200
 _SUBSCRIPTS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,-> ")
 # Of what a tensor may be cast to: no policies, and no types that Keras computes nothing with.
@@ -29,91 +36,74 @@ _DTYPES = (
 )  # fmt: skip
 
 
-class Checked:
-    """An argument whose value is no single number or text: how it is checked, and told."""
-
-    def __init__(self, name: str, check: Check, words: str) -> None:
-        self.name = name
-        self._check, self._words = check, words
-
-    def validated(self, value: object, what: str) -> Any:
-        """The value, where it is allowed."""
-        if not self._check(value):
-            raise InvalidArgument(
-                f"{what}: got {self.name}={shown(value)}; it must be {self._words}"
-            )
-        return value
-
-
-def _is_whole(value: object, low: int = -_INTEGER) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= _INTEGER
-
-
-def _are_whole(value: object, low: int = -_INTEGER) -> bool:
-    listed = isinstance(value, list) and len(value) <= _MOST_AXES
-    return listed and all(_is_whole(one, low) for one in value)  # type: ignore[attr-defined]
+def _are_whole(value: object, low: int = -INTEGER_LIMIT) -> bool:
+    listed = isinstance(value, list | tuple) and len(value) <= _MOST_AXES
+    return listed and all(is_whole(one, low) for one in value)  # type: ignore[attr-defined]
 
 
 def _are_parts(value: object) -> bool:
     if isinstance(value, list):
-        return len(value) < _MOST_PARTS and all(map(_is_whole, value))
-    return _is_whole(value, 1) and value <= _MOST_PARTS  # type: ignore[operator]
+        return len(value) < _MOST_PARTS and all(map(is_whole, value))
+    return is_whole(value, 1) and value <= _MOST_PARTS  # type: ignore[operator]
 
 
 def _are_widths(value: object) -> bool:
-    if _is_whole(value, 0) or _are_whole(value, 0):
+    if is_whole(value, 0) or _are_whole(value, 0):
         return True
     listed = isinstance(value, list) and len(value) <= _MOST_AXES
     return listed and all(_are_whole(one, 0) for one in value)  # type: ignore[attr-defined]
 
 
-def _are_subscripts(value: object) -> bool:
-    return (
+def _are_axes(value: object) -> bool:
+    if isinstance(value, list) and len(value) == 2 and all(map(_are_whole, value)):
+        return True
+    return is_whole(value, 0) or _are_whole(value)
+
+
+def _checked(name: str, words: str, check: Callable[[Any], bool], *refused: Any) -> Argument:
+    return Argument(name, allowed_if(words, check, *refused), required=True)
+
+
+def _sizes(name: str, low: int = -INTEGER_LIMIT) -> Argument:
+    return _checked(
+        name,
+        f"a whole number from {low} or a list of such",
+        lambda value: is_whole(value, low) or _are_whole(value, low),
+        "1", None, low - 1, [low - 1],
+    )  # fmt: skip
+
+
+AXES = allowed_if(
+    "an axis, a list of axes or null",
+    lambda value: value is None or is_whole(value) or _are_whole(value),
+    "1", 1.5, True, ["1"],
+)  # fmt: skip
+SUBSCRIPTS = allowed_if(
+    "subscripts such as 'bij,bjk->bik'",
+    lambda value: (
         isinstance(value, str)
         and 0 < len(value) <= _LONGEST_SUBSCRIPTS
         and set(value) <= _SUBSCRIPTS
-    )
-
-
-def _are_limits(value: object) -> bool:
-    """A number; tensors are given where an operation is called."""
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _axis(name: str = "axis") -> Checked:
-    return Checked(
-        name,
-        lambda value: value is None or _is_whole(value) or _are_whole(value),
-        "an axis, a list of axes or null",
-    )
-
-
-def _one_axis(name: str = "axis") -> Checked:
-    return Checked(name, lambda value: value is None or _is_whole(value), "an axis or null")
-
-
-def _sizes(name: str, low: int = -_INTEGER) -> Checked:
-    return Checked(
-        name,
-        lambda value: _is_whole(value, low) or _are_whole(value, low),
-        f"a whole number from {low} or a list of such",
-    )
-
-
-def _dtype() -> Argument:
-    return choice("dtype", None, *_DTYPES)
-
-
+    ),
+    "", "a;b", 1,
+)  # fmt: skip
+_AXIS = allowed_if("an axis or null", lambda value: value is None or is_whole(value), "1", 1.5, [1])
+_AXES, _ONE_AXIS = Argument("axis", AXES), Argument("axis", _AXIS)
+_NUMBER = allowed_if(
+    "a number or null",
+    lambda value: (
+        value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    ),
+    "1", [1], True,
+)  # fmt: skip
+_DTYPE = choice("dtype", None, *_DTYPES)
 _KEEPDIMS = flag("keepdims", False)
-_AXES = _axis()
-_ONE_AXIS = _one_axis()
-_LIMIT = "a number or null"
-_OPERANDS = Checked("sparse", lambda value: value in (False, None), "false")
+_OPERANDS = _checked("sparse", "false", lambda value: value in (False, None), True)
 
-Arguments = Sequence[Argument | Checked]
+Arguments = Sequence[Argument]
 
 
-def _each(names: str, *arguments: Argument | Checked) -> dict[str, Arguments]:
+def _each(names: str, *arguments: Argument) -> dict[str, Arguments]:
     return dict.fromkeys(names.split(), arguments)
 
 
@@ -131,14 +121,14 @@ _NUMPY: dict[str, Arguments] = {
     **_each("GetItem Where Fliplr Flipud Hstack Vstack Dstack"),
     **_each("All Amax Amin Any Mean Std Var", _AXES, _KEEPDIMS),
     **_each("Sum", _AXES, _KEEPDIMS),
-    **_each("Prod", _AXES, _KEEPDIMS, _dtype()),
-    **_each("Max Min", _AXES, _KEEPDIMS, Checked("initial", _are_limits, _LIMIT)),
+    **_each("Prod", _AXES, _KEEPDIMS, _DTYPE),
+    **_each("Max Min", _AXES, _KEEPDIMS, Argument("initial", _NUMBER)),
     **_each("Argmax Argmin", _ONE_AXIS, _KEEPDIMS),
     **_each("CountNonzero", _AXES),
-    **_each("Cumsum Cumprod", _ONE_AXIS, _dtype()),
+    **_each("Cumsum Cumprod", _ONE_AXIS, _DTYPE),
     **_each("Concatenate Stack Take TakeAlongAxis Sort Argsort", _ONE_AXIS),
     **_each("ExpandDims Squeeze Flip", _AXES),
-    **_each("Transpose", _axis("axes")),
+    **_each("Transpose", Argument("axes", AXES)),
     **_each("Swapaxes", whole("axis1", None, low=None), whole("axis2", None, low=None)),
     **_each("Moveaxis", _sizes("source"), _sizes("destination")),
     **_each("Reshape", _sizes("newshape", -1)),
@@ -147,36 +137,33 @@ _NUMPY: dict[str, Arguments] = {
     **_each("Tile", _sizes("repeats", 1)),
     **_each("Roll", _sizes("shift"), _AXES),
     **_each("Tril Triu", whole("k", 0, low=None)),
-    **_each("OnesLike ZerosLike", _dtype()),
+    **_each("OnesLike ZerosLike", _DTYPE),
     "Clip": (
-        Checked("x_min", _are_limits, _LIMIT),
-        Checked("x_max", _are_limits, _LIMIT),
+        Argument("x_min", _NUMBER),
+        Argument("x_max", _NUMBER),
     ),
-    "Einsum": (Checked("subscripts", _are_subscripts, "subscripts such as 'bij,bjk->bik'"),),
+    "Einsum": (Argument("subscripts", SUBSCRIPTS, required=True),),
     "NanToNum": (
         number("nan", 0.0, low=None),
         number("posinf", None, low=None),
         number("neginf", None, low=None),
     ),
     "Pad": (
-        Checked("pad_width", _are_widths, "whole numbers from 0, or pairs of such"),
+        _checked("pad_width", "whole numbers from 0, or pairs of such", _are_widths, -1, "1", [[[1]]]),
         choice("mode", "constant", "constant", "reflect", "symmetric"),
     ),
     "Round": (whole("decimals", 0, low=-30, high=30),),
     "Split": (
-        Checked(
-            "indices_or_sections", _are_parts, f"a number of parts, or places, up to {_MOST_PARTS}"
+        _checked(
+            "indices_or_sections",
+            f"a number of parts, or places, up to {_MOST_PARTS}",
+            _are_parts,
+            0, "2", _MOST_PARTS + 1,
         ),
         _ONE_AXIS,
     ),
     "Tensordot": (
-        Checked(
-            "axes",
-            lambda value: _is_whole(value, 0)
-            or _are_whole(value)
-            or (isinstance(value, list) and len(value) == 2 and all(map(_are_whole, value))),
-            "a number of axes, or two lists of them",
-        ),
+        _checked("axes", "a number of axes, or two lists of them", _are_axes, -1, "1", [[1], "1"]),
     ),
 }  # fmt: skip
 _NN: dict[str, Arguments] = {
@@ -191,7 +178,7 @@ _NN: dict[str, Arguments] = {
     "LeakyRelu": (number("negative_slope", 0.2, low=None),),
     "Normalize": (_AXES, whole("order", 2, low=1, high=100), number("epsilon", None)),
     "OneHot": (
-        whole("num_classes", None, low=1, required=True), _ONE_AXIS, _dtype(), _OPERANDS,
+        whole("num_classes", None, low=1, required=True), _ONE_AXIS, _DTYPE, _OPERANDS,
     ),
     "Squareplus": (number("b", 4.0, low=None),),
     "Threshold": (
@@ -205,7 +192,7 @@ _MATH: dict[str, Arguments] = {
     "TopK": (whole("k", None, low=1, required=True), flag("sorted", True)),
 }
 _CORE: dict[str, Arguments] = {
-    "Cast": (_dtype(),),
+    "Cast": (_DTYPE,),
     "StopGradient": (),
     "Unstack": (whole("num", None, low=1, high=_MOST_PARTS), _ONE_AXIS),
 }

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
+from typing import ClassVar
+
+from msgspec import Struct
 
 from cerebro_db.configs.arguments import (
+    OBJECT,
+    TEXT,
     Argument,
-    Kind,
+    Arguments,
+    Declaration,
+    Declarations,
+    Named,
+    allowed_if,
     choice,
     flag,
     fraction,
     nearest,
     number,
-    unknown,
     validated_arguments,
     whole,
-    with_defaults,
 )
 from cerebro_db.configs.functions.metrics import METRICS
 from cerebro_db.configs.functions.optimizers import ScheduleSpec, parse_schedule
-from cerebro_db.configs.grammar import Call, named_values, parse_call, parse_keywords
+from cerebro_db.configs.grammar import Call, parse_call, parse_keywords
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import is_custom, parse_custom
 from cerebro_db.errors import InvalidArgument
@@ -32,19 +36,33 @@ EARLY_STOPPING, PLATEAU, SCHEDULER = "EarlyStopping", "ReduceLROnPlateau", "Lear
 TENSORBOARD = "TensorBoard"
 MONITORING = (EARLY_STOPPING, PLATEAU)
 SETTING_RATES = (PLATEAU, SCHEDULER)
-_PREFIXES = tuple(
-    f"{start}callbacks." for start in ("", "keras.", "tf.keras.", "tensorflow.keras.")
-)
 # A configuration whose loss is no number fails within the same hop, with or without it.
 _DONE_ANYWAY = "TerminateOnNaN"
-_MONITOR = Argument("monitor", Kind.TEXT, "val_loss")
+_MONITOR = Argument("monitor", TEXT, "val_loss")
 _MODE = choice("mode", "auto", "auto", "min", "max")
 # Keras takes any number, and is silent or not; here nothing is printed.
 _VERBOSE = whole("verbose", 0, low=None)
-# In the order of Keras 3.15, so that all may be given by place.
-CALLBACKS: Mapping[str, tuple[Argument, ...]] = MappingProxyType(
-    {
-        EARLY_STOPPING: (
+_SCHEDULE = "schedule"
+# Folders whose names begin with no dot, so that none leads out of the directory.
+LOG_DIR = re.compile(r"\w[\w.-]{0,99}(/\w[\w.-]{0,99}){0,9}", re.ASCII)
+_FOLDER = allowed_if(
+    "a relative path of letters, digits, _, - and ., such as 'fit/first'",
+    lambda value: isinstance(value, str) and bool(LOG_DIR.fullmatch(value)),
+    "/tmp/logs", "../logs", "", 7,
+)  # fmt: skip
+
+
+def _callback(name: str, *arguments: Argument) -> Declaration:
+    """A callback whose arguments are in the order of Keras 3.15, so that all may be given by place."""
+    return Declaration(name, arguments, len(arguments))
+
+
+CALLBACKS = Declarations(
+    "callbacks",
+    "callback",
+    (
+        _callback(
+            EARLY_STOPPING,
             _MONITOR,
             number("min_delta", 0.0, low=None),
             whole("patience", 0),
@@ -54,7 +72,8 @@ CALLBACKS: Mapping[str, tuple[Argument, ...]] = MappingProxyType(
             flag("restore_best_weights", False),
             whole("start_from_epoch", 0),
         ),
-        PLATEAU: (
+        _callback(
+            PLATEAU,
             _MONITOR,
             fraction("factor", 0.1),
             whole("patience", 10),
@@ -64,14 +83,10 @@ CALLBACKS: Mapping[str, tuple[Argument, ...]] = MappingProxyType(
             whole("cooldown", 0),
             number("min_lr", 0.0),
         ),
-        SCHEDULER: (_VERBOSE,),
-        TENSORBOARD: (Argument("log_dir", Kind.TEXT, "logs"),),
-    }
-)
-# Folders whose names begin with no dot, so that none leads out of the directory.
-LOG_DIR = re.compile(r"\w[\w.-]{0,99}(/\w[\w.-]{0,99}){0,9}", re.ASCII)
-ALLOWED = (*CALLBACKS, _DONE_ANYWAY)
-REFUSED: Mapping[str, str] = MappingProxyType(
+        _callback(SCHEDULER, Argument(_SCHEDULE, OBJECT, required=True), _VERBOSE),
+        _callback(TENSORBOARD, Argument("log_dir", _FOLDER, "logs")),
+        _callback(_DONE_ANYWAY),
+    ),
     {
         "BackupAndRestore": "cerebro.cerebro_resume goes on with a run",
         "CSVLogger": "cerebro.metrics has what it would write",
@@ -80,25 +95,19 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "ProgbarLogger": "cerebro.progress tells how far a run is",
         "RemoteMonitor": "it sends data to another machine",
         "SwapEMAWeights": "averages of weights are not in this release",
-    }
-)  # fmt: skip
+    },
+)
 
 
-@dataclass(frozen=True)
-class CallbackSpec:
+class CallbackSpec(Named, frozen=True):
     """A callback: its class in Keras and the arguments that differ from the defaults."""
 
-    name: str
-    arguments: tuple[tuple[str, Any], ...] = ()
-
-    def all_arguments(self) -> dict[str, Any]:
-        """Every argument with its value, defaults included."""
-        return with_defaults(CALLBACKS[self.name], self.arguments)
+    declared: ClassVar = CALLBACKS
 
     @property
     def schedule(self) -> ScheduleSpec | None:
         """The learning rate schedule that a scheduler evaluates at each epoch."""
-        found = dict(self.arguments).get("schedule")
+        found = dict(self.arguments).get(_SCHEDULE)
         return found if isinstance(found, ScheduleSpec) else None
 
 
@@ -116,7 +125,7 @@ def parse_callbacks(value: object, what: str) -> tuple[CallbackSpec, ...]:
         raise InvalidArgument(
             f"{what}: got callbacks={shown(value)}; it must be a list such as [TerminateOnNaN()]"
         )
-    specs = [_callback(call, what) for call in calls]
+    specs = [_parsed(call, what) for call in calls]
     found = [spec for spec in specs if spec.name != _DONE_ANYWAY]
     _check_together([spec.name for spec in found], what)
     return tuple(found)
@@ -133,39 +142,23 @@ def _check_together(names: list[str], what: str) -> None:
         )
 
 
-def _callback(value: object, what: str) -> CallbackSpec:
+def _parsed(value: object, what: str) -> CallbackSpec:
     call = parse_call(value, f"{what}: callbacks") if isinstance(value, str) else value
     if not isinstance(call, Call):
         raise InvalidArgument(f"{what}: got the callback {shown(value)}; it must be a name")
-    name = call.name
-    for prefix in _PREFIXES:
-        name = name.removeprefix(prefix)
-    if name in REFUSED:
-        raise InvalidArgument(f"{what}: got the callback {name!r}; {REFUSED[name]}")
-    if name == _DONE_ANYWAY:
-        if call.arguments or call.values:
-            raise InvalidArgument(f"{what}: got {shown(call)}; {name} has no arguments")
-        return CallbackSpec(name)
-    if name not in CALLBACKS:
-        raise unknown(what, "callback", call.name, [*ALLOWED, *REFUSED])
-    return _spec(name, call, f"{what}: {name}")
-
-
-def _spec(name: str, call: Call, what: str) -> CallbackSpec:
-    table = CALLBACKS[name]
-    scheduled = ("schedule",) if name == SCHEDULER else ()
-    given = named_values(call, (*scheduled, *(argument.name for argument in table)), what)
-    first = tuple((key, _schedule(given.pop(key, None), what)) for key in scheduled)
-    arguments = validated_arguments(table, given, {}, what)
-    for key, value in arguments:
-        if key == "log_dir" and not LOG_DIR.fullmatch(value):
-            raise InvalidArgument(
-                f"{what}: got log_dir={shown(value)}; it must be a relative path of letters, digits, "
-                "_, - and ., such as 'fit/first'"
-            )
+    callback = CALLBACKS.find(call.name, what)
+    if callback.name == _DONE_ANYWAY and (call.arguments or call.values):
+        raise InvalidArgument(f"{what}: got {shown(call)}; {callback.name} has no arguments")
+    what = f"{what}: {callback.name}"
+    given = callback.given(call, what)
+    rest = callback.arguments
+    first: Arguments = ()
+    if callback.name == SCHEDULER:
+        first, rest = ((_SCHEDULE, _schedule(given.pop(_SCHEDULE, None), what)),), rest[1:]
+    arguments = validated_arguments(rest, given, {}, what)
     # What is printed is no part of what is trained.
     kept = tuple(pair for pair in arguments if pair[0] != _VERBOSE.name)
-    return CallbackSpec(name, first + kept)
+    return CallbackSpec(callback.name, first + kept)
 
 
 def _schedule(value: object, what: str) -> ScheduleSpec:
@@ -189,8 +182,7 @@ _MINIMISED = (
 _UNDECIDED = ("FalseNegatives", "FalsePositives", "TrueNegatives", "TruePositives")
 
 
-@dataclass(frozen=True)
-class Monitor:
+class Monitor(Struct, frozen=True):
     """A series of values, and whether more is better.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The functions that an expression may call: names, parameters, and the operations of Keras behind them.
+"""The functions that an expression may call, each declared under the operation of Keras that computes it.
 
 Names are those of ``keras.ops``; those of ``keras.backend`` and TensorFlow that mean the same are
 understood as well, so that what was written for these needs no rewriting.
@@ -7,79 +7,59 @@ understood as well, so that what was written for these needs no rewriting.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import structs
+
+from cerebro_db.configs.architectures.names import DTYPES, POLICIES
+from cerebro_db.configs.architectures.operations import AXES, SUBSCRIPTS
+from cerebro_db.configs.arguments import (
+    BOOL,
+    FLOAT,
+    Argument,
+    Constraint,
+    Declaration,
+    allowed_if,
+    is_whole,
+)
+
+TENSOR = Constraint("a tensor", lambda value: value)
+TENSORS = Constraint("a list of tensors", lambda value: value)
+_AXIS = structs.replace(AXES, words="whole numbers or None")
+_DTYPE = allowed_if(
+    "the name of a type, such as 'float32'",
+    lambda value: value is None or value in DTYPES - POLICIES | {"float32"},
+    "string",
+)
+_WHOLE = allowed_if("a whole number", is_whole, 1.5, "1", True)
 # By name; what is not here is a tensor.
 _KINDS = {
-    "alpha": "number", "approximate": "flag", "axes": "axis", "axis": "axis", "axis1": "whole",
-    "axis2": "whole", "decimals": "whole", "dtype": "dtype", "from_logits": "flag",
-    "keepdims": "flag", "negative_slope": "number", "newshape": "axis", "num_classes": "whole",
-    "order": "whole", "shift": "whole", "subscripts": "subscripts", "tensors": "tensors",
+    "alpha": FLOAT, "approximate": BOOL, "axes": _AXIS, "axis": _AXIS, "axis1": _WHOLE,
+    "axis2": _WHOLE, "decimals": _WHOLE, "dtype": _DTYPE, "from_logits": BOOL,
+    "keepdims": BOOL, "negative_slope": FLOAT, "newshape": _AXIS, "num_classes": _WHOLE,
+    "order": _WHOLE, "shift": _WHOLE, "subscripts": SUBSCRIPTS, "tensors": TENSORS,
 }  # fmt: skip
-_REQUIRED = object()
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter of a function.
-
-    Attributes:
-        kind: tensor, or of a constant: axis (one, several or None), flag, dtype, number, whole,
-            subscripts; tensors is a list of tensors.
-        default: of a constant that may be left out.
-    """
-
-    name: str
-    kind: str
-    default: Any = _REQUIRED
-
-    @property
-    def is_required(self) -> bool:
-        """True if it must be given."""
-        return self.default is _REQUIRED
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function of expressions.
-
-    Attributes:
-        operation: name in ``keras.ops``, or one of the few that are put together.
-        parameters: in their order.
-        open_ended: whether more tensors may follow.
-    """
-
-    operation: str
-    parameters: tuple[Parameter, ...]
-    open_ended: bool = False
-
-
 _CONSTANTS = {"None": None, "True": True, "False": False}
 
 
-def _function(operation: str, parameters: str) -> Function:
-    """Of ``"x axis=None"`` and the like; a name after a colon is that of the operation."""
+def _function(operation: str, parameters: str) -> Declaration:
+    """The function of parameters such as ``"x axis=None"``."""
     found = []
     for one in parameters.replace("*", "").split():
         name, given, default = one.partition("=")
-        kind = _KINDS.get(name, "tensor")
-        if not given:
-            found.append(Parameter(name, kind))
-            continue
-        value = _CONSTANTS[default] if default in _CONSTANTS else float(default)
-        found.append(
-            Parameter(
-                name, kind, int(value) if kind in ("axis", "whole") and value is not None else value
-            )
-        )
-    return Function(operation, tuple(found), "*" in parameters)
+        kind = _KINDS.get(name, TENSOR)
+        value: Any = None
+        if given:
+            value = _CONSTANTS[default] if default in _CONSTANTS else float(default)
+            value = int(value) if kind in (_AXIS, _WHOLE) and value is not None else value
+        found.append(Argument(name, kind, value, required=not given))
+    return Declaration(operation, tuple(found), len(found), open_ended="*" in parameters)
 
 
-def _table(text: str) -> dict[str, Function]:
+def _table(text: str) -> dict[str, Declaration]:
     """One function a line: names, parameters, and the operation where it is another than the name."""
-    table: dict[str, Function] = {}
+    table: dict[str, Declaration] = {}
     for line in text.strip().splitlines():
         head, _, operation = line.partition("->")
         names, _, parameters = head.partition("(")
@@ -176,8 +156,8 @@ _TENSORFLOW = _table(
 )
 _ACTIVATIONS = _table("gelu(x, approximate=False)")
 
-# What may stand before a name, and the functions that have another meaning, or name, with it.
-FAMILIES: Mapping[str, Mapping[str, Function]] = MappingProxyType(
+# Modules that a function may be named with, and the functions of each.
+FAMILIES: Mapping[str, Mapping[str, Declaration]] = MappingProxyType(
     {
         **dict.fromkeys(("", "ops", "keras.ops", "keras.src.ops", "tf.keras.ops"), _OPS),
         **dict.fromkeys(("K", "backend", "keras.backend", "tf.keras.backend"), _OPS | _BACKEND),

@@ -14,22 +14,20 @@ import operator
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from cerebro_db.configs.architectures.names import DTYPES, POLICIES
-from cerebro_db.configs.arguments import nearest
-from cerebro_db.configs.functions.expression_functions import FAMILIES, Function, Parameter
+from msgspec import Struct
+
+from cerebro_db.configs.arguments import Argument, Declaration, is_number, is_whole, nearest
+from cerebro_db.configs.functions.expression_functions import FAMILIES, TENSOR, TENSORS
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 
 LONGEST = 4000
 MOST_NODES = 500
 DEEPEST = 40
-_LARGEST = 2**31 - 1
 _MOST_AXES = 32
-_SUBSCRIPTS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,-> ")
 _SHOWN = 80
 _MOST_SIGNS = 3
 # Their names decide what an expression is for.
@@ -38,22 +36,19 @@ OF_ACTIVATIONS = ("x",)
 _NAMES = {"pi": math.pi, "e": math.e}
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(Struct, frozen=True):
     """A number."""
 
     value: float | int
 
 
-@dataclass(frozen=True)
-class Name:
+class Name(Struct, frozen=True):
     """A parameter, or what an earlier line has named."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class Apply:
+class Apply(Struct, frozen=True):
     """A call: of tensors, and of constants by name."""
 
     operation: str
@@ -62,8 +57,7 @@ class Apply:
     listed: bool = False
 
 
-@dataclass(frozen=True)
-class Index:
+class Index(Struct, frozen=True):
     """Parts of a tensor: whole numbers, slices as three of them, None for a new axis, ... for the rest."""
 
     of: Node
@@ -73,8 +67,7 @@ class Index:
 Node = Number | Name | Apply | Index
 
 
-@dataclass(frozen=True)
-class Expression:
+class Expression(Struct, frozen=True):
     """A checked expression.
 
     Attributes:
@@ -215,8 +208,7 @@ class _Reader:
 
     def _constant(self, node: ast.Constant, depth: int) -> Node:
         value = node.value
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not _is_finite(value):  # type: ignore[arg-type]
+        if not is_number(value):
             raise self._refuse(node, "allowed here: numbers")
         return Number(value)  # type: ignore[arg-type]
 
@@ -257,7 +249,7 @@ class _Reader:
             value = fold(left, right)
         except (ArithmeticError, ValueError):
             value = math.inf
-        if isinstance(value, complex) or not _is_finite(value):
+        if not is_number(value):
             raise self._refuse(node, "allowed: what is a finite number")
         return Number(value)
 
@@ -286,7 +278,7 @@ class _Reader:
 
     def _whole(self, node: ast.expr) -> int:
         value = _literal(node)
-        if not _is_whole(value):
+        if not is_whole(value):
             raise self._refuse(node, "allowed in an index: whole numbers, slices, None and ...")
         return int(value)
 
@@ -301,22 +293,22 @@ class _Reader:
         tensors: list[Node] = []
         constants: list[tuple[str, Any]] = []
         listed = False
-        for parameter in function.parameters:
+        for parameter in function.arguments:
             value = given.get(parameter.name)
-            if parameter.kind == "tensors":
+            if parameter.kind is TENSORS:
                 assert value is not None
                 tensors += [self._node(one, depth) for one in self._listed(value)]
                 listed = True
-            elif parameter.kind == "tensor":
+            elif parameter.kind is TENSOR:
                 if value is not None:
                     tensors.append(self._node(value, depth))
             else:
                 found = parameter.default if value is None else self._checked(parameter, value)
                 constants.append((parameter.name, found))
-        tensors += [self._node(one, depth) for one in node.args[len(function.parameters) :]]
-        return Apply(function.operation, tuple(tensors), tuple(constants), listed)
+        tensors += [self._node(one, depth) for one in node.args[len(function.arguments) :]]
+        return Apply(function.name, tuple(tensors), tuple(constants), listed)
 
-    def _known_function(self, node: ast.Call) -> Function:
+    def _known_function(self, node: ast.Call) -> Declaration:
         name = _dotted(node.func)
         if name is None:
             raise self._refuse(node, "allowed: calls of functions by their names")
@@ -339,9 +331,9 @@ class _Reader:
             return ".".join(filter(None, (self._prefixes[head], rest)))
         return prefix.replace("tensorflow.", "tf.")
 
-    def _bound(self, function: Function, node: ast.Call) -> Mapping[str, ast.expr]:
+    def _bound(self, function: Declaration, node: ast.Call) -> Mapping[str, ast.expr]:
         """The arguments of a call by the names of parameters."""
-        names = [parameter.name for parameter in function.parameters]
+        names = [parameter.name for parameter in function.arguments]
         if len(node.args) > len(names) and not function.open_ended:
             raise self._refuse(node, f"allowed arguments: {', '.join(names) or 'none'}")
         given = dict(zip(names, node.args, strict=False))
@@ -350,8 +342,8 @@ class _Reader:
             if one.arg not in names or one.arg in given:
                 raise self._refuse(node, f"allowed arguments, each once: {', '.join(names)}")
             given[one.arg] = one.value
-        for parameter in function.parameters:
-            if parameter.is_required and parameter.name not in given:
+        for parameter in function.arguments:
+            if parameter.required and parameter.name not in given:
                 raise self._refuse(node, f"it lacks the argument {parameter.name}")
         return given
 
@@ -360,11 +352,12 @@ class _Reader:
             raise self._refuse(node, "allowed: a list of tensors")
         return node.elts
 
-    def _checked(self, parameter: Parameter, node: ast.expr) -> Any:
-        check, words = _CONSTANTS[parameter.kind]
-        value = _dtype_name(node) if parameter.kind == "dtype" else _literal(node)
-        if value is _NONE_SUCH or not check(value):
-            raise self._refuse(node, f"{parameter.name} must be {words}")
+    def _checked(self, parameter: Argument, node: ast.expr) -> Any:
+        value = _dtype_name(node) if parameter.name == "dtype" else _literal(node)
+        try:
+            parameter.kind.read(value)
+        except ValueError:
+            raise self._refuse(node, f"{parameter.name} must be {parameter.kind.words}") from None
         return value
 
 
@@ -382,7 +375,7 @@ def _literal(node: ast.expr) -> Any:
         return -value if number else _NONE_SUCH
     if isinstance(node, ast.List | ast.Tuple) and len(node.elts) <= _MOST_AXES:
         values = [_literal(one) for one in node.elts]
-        return tuple(values) if all(map(_is_whole, values)) else _NONE_SUCH
+        return tuple(values) if all(map(is_whole, values)) else _NONE_SUCH
     return _NONE_SUCH
 
 
@@ -390,44 +383,6 @@ def _dtype_name(node: ast.expr) -> Any:
     """The name of a type: a text, or one such as ``tf.float32``."""
     name = _dotted(node)
     return _literal(node) if name is None else name.rpartition(".")[2]
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST
-
-
-def _is_finite(value: float | int) -> bool:
-    if isinstance(value, int):
-        return abs(value) < 2**63
-    return math.isfinite(value)
-
-
-_CONSTANTS: Mapping[str, tuple[Callable[[Any], bool], str]] = MappingProxyType(
-    {
-        "axis": (
-            lambda value: value is None or _is_whole(value) or isinstance(value, tuple),
-            "whole numbers or None",
-        ),
-        "dtype": (
-            lambda value: value is None or value in DTYPES - POLICIES | {"float32"},
-            "the name of a type, such as 'float32'",
-        ),
-        "flag": (lambda value: isinstance(value, bool), "True or False"),
-        "number": (
-            lambda value: (
-                isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
-            ),
-            "a number",
-        ),
-        "subscripts": (
-            lambda value: (
-                isinstance(value, str) and 0 < len(value) <= 200 and set(value) <= _SUBSCRIPTS
-            ),
-            "subscripts such as 'bi,bi->b'",
-        ),
-        "whole": (_is_whole, "a whole number"),
-    }
-)
 
 
 def _power(left: float, right: float) -> float:

@@ -1,26 +1,42 @@
-"""The losses of Keras 3.15 that may be used: names, arguments, and the targets they want."""
+"""The losses of Keras 3.15 that may be used: declared with their arguments and targets, and parsed."""
 
 from __future__ import annotations
 
-from cerebro_db.configs.arguments import Argument, Kind, choice, flag, fraction, number, whole
-from cerebro_db.configs.functions.keras_classes import KerasClass, KerasClasses, Target
+from typing import ClassVar
+
+from cerebro_db.configs.arguments import (
+    FLOATS,
+    INTS,
+    Argument,
+    Declaration,
+    Declarations,
+    Named,
+    Target,
+    choice,
+    flag,
+    fraction,
+    number,
+    whole,
+)
+from cerebro_db.configs.grammar import call_of
+from cerebro_db.configs.names import is_custom, parse_custom
 
 _REDUCTION = choice(
     "reduction", "sum_over_batch_size", "sum_over_batch_size", "sum", "mean",
     "mean_with_sample_weight",
 )  # fmt: skip
 _AXIS = whole("axis", -1, low=None)
-_AXES = Argument("axis", Kind.INTS, optional=True)
+_AXES = Argument("axis", INTS, optional=True)
 _LOGITS = flag("from_logits", False)
 _SMOOTHING = number("label_smoothing", 0.0, high=1.0)
 _GAMMA = number("gamma", 2.0)
 
 
-def _loss(name: str, names: str, target: Target, *own: Argument) -> KerasClass:
-    return KerasClass(name, (*own, _REDUCTION), names=tuple(names.split()), target=target)
+def _loss(name: str, names: str, target: Target, *own: Argument) -> Declaration:
+    return Declaration(name, (*own, _REDUCTION), names=tuple(names.split()), target=target)
 
 
-LOSSES = KerasClasses(
+LOSSES = Declarations(
     "losses",
     "loss",
     (
@@ -39,7 +55,7 @@ LOSSES = KerasClasses(
         ),
         _loss(
             "CategoricalFocalCrossentropy", "categorical_focal_crossentropy", Target.ONEHOT,
-            Argument("alpha", Kind.FLOATS, 0.25, 0.0), _GAMMA, _LOGITS, _SMOOTHING, _AXIS,
+            Argument("alpha", FLOATS, 0.25, 0.0), _GAMMA, _LOGITS, _SMOOTHING, _AXIS,
         ),
         _loss(
             "CategoricalGeneralizedCrossEntropy", "categorical_generalized_cross_entropy",
@@ -81,3 +97,24 @@ LOSSES = KerasClasses(
         "Loss": "it is the abstract base class",
     },
 )  # fmt: skip
+
+
+class LossSpec(Named, frozen=True):
+    """A loss: its class in Keras, or a registered function, with the arguments that differ from the defaults."""
+
+    declared: ClassVar = LOSSES
+
+    @property
+    def target(self) -> Target:
+        """Form in which the loss wants the target of a row."""
+        # A registered function gets targets in the shape of the output.
+        return Target.FLOAT if is_custom(self.name) else LOSSES[self.name].target
+
+
+def parse_loss(value: object, what: str = "loss") -> LossSpec:
+    """Parse ``'mse'``, ``'Huber(delta=2.0)'`` or the same without quotes."""
+    call = call_of(value, "loss", what)
+    if is_custom(call.name):
+        return LossSpec(parse_custom(call, what))
+    found = LOSSES.find(call.name, what)
+    return LossSpec(found.name, found.validated(call, f"{what}: {found.name}"))

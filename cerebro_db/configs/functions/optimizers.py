@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
+
+from msgspec import structs
 
 from cerebro_db.configs.arguments import (
+    FLOATS,
+    INTS,
+    OBJECT,
+    PATTERNS,
     Argument,
-    Kind,
+    Declaration,
+    Declarations,
+    Named,
     flag,
     fraction,
     number,
-    patterns,
     unknown,
     validated_arguments,
     whole,
     with_defaults,
 )
-from cerebro_db.configs.functions.keras_classes import KerasClass, KerasClasses
 from cerebro_db.configs.grammar import Call, call_of, named_values, parse_call
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
@@ -47,20 +52,22 @@ def _optimizer(
     learning_rate: float = 0.001,
     weight_decay: float | None = None,
     by_place: int | None = None,
-) -> KerasClass:
+) -> Declaration:
     """Own arguments come first; a default weight decay replaces the common one."""
     common = tuple(
-        replace(argument, default=weight_decay) if argument.name == "weight_decay" else argument
+        structs.replace(argument, default=weight_decay)
+        if argument.name == "weight_decay"
+        else argument
         for argument in _COMMON
     )
     # Zero is allowed: a learning rate of zero is how people freeze a configuration.
     arguments = (number("learning_rate", learning_rate), *own, *common)
-    return KerasClass(name, arguments, 1 + len(own) if by_place is None else by_place)
+    return Declaration(name, arguments, 1 + len(own) if by_place is None else by_place)
 
 
 # Asynchronous updates bring momentum of their own, which a negative one takes back.
 _MOMENTUM = number("momentum", 0.0, low=-1.0, high=1.0, low_open=True)
-OPTIMIZERS = KerasClasses(
+OPTIMIZERS = Declarations(
     "optimizers",
     "optimizer",
     (
@@ -105,13 +112,13 @@ OPTIMIZERS = KerasClasses(
             flag("nesterov", True),
             number("rms_rate", 0.2, optional=True),
             flag("exclude_embeddings", True),
-            patterns("exclude_layers"),
+            Argument("exclude_layers", PATTERNS, optional=True),
             weight_decay=0.004,
             by_place=5,
         ),
-        KerasClass(
+        Declaration(
             "MultiOptimizer",
-            (Argument(OPTIMIZER_MAP, Kind.OBJECT, required=True), _LOSS_SCALE),
+            (Argument(OPTIMIZER_MAP, OBJECT, required=True), _LOSS_SCALE),
             by_place=2,
         ),
         _optimizer("Nadam", *_BETAS, _EPSILON),
@@ -153,18 +160,6 @@ REFUSED_ARGUMENTS: Mapping[str, str] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True)
-class ScheduleSpec:
-    """A schedule and the arguments that differ from the defaults."""
-
-    name: str
-    arguments: tuple[tuple[str, Any], ...]
-
-    def __repr__(self) -> str:
-        """The text that it could have come from."""
-        return repr(Call(self.name, self.arguments))
-
-
 _START = number("initial_learning_rate", None, required=True)
 _STEPS = whole("decay_steps", None, low=1, required=True)
 _RATE = number("decay_rate", None, required=True)
@@ -172,11 +167,11 @@ _STAIRCASE = flag("staircase", False)
 _ALPHA = number("alpha", 0.0)
 
 
-def _declared(name: str, *own: Argument, by_place: int | None = None) -> KerasClass:
-    return KerasClass(name, own, len(own) if by_place is None else by_place)
+def _declared(name: str, *own: Argument, by_place: int | None = None) -> Declaration:
+    return Declaration(name, own, len(own) if by_place is None else by_place)
 
 
-SCHEDULES = KerasClasses(
+SCHEDULES = Declarations(
     "optimizers.schedules",
     "learning-rate schedule",
     (
@@ -192,8 +187,8 @@ SCHEDULES = KerasClasses(
             _declared("InverseTimeDecay", _START, _STEPS, _RATE, _STAIRCASE),
             _declared(
                 "PiecewiseConstantDecay",
-                Argument("boundaries", Kind.INTS, low=0, required=True),
-                Argument("values", Kind.FLOATS, low=0.0, required=True),
+                Argument("boundaries", INTS, low=0, required=True),
+                Argument("values", FLOATS, low=0.0, required=True),
             ),
             _declared(
                 "PolynomialDecay", _START, _STEPS, number("end_learning_rate", 0.0001),
@@ -203,8 +198,18 @@ SCHEDULES = KerasClasses(
 )  # fmt: skip
 
 
+class ScheduleSpec(Named, frozen=True):
+    """A schedule of Keras, or a registered function, with the arguments that differ from the defaults."""
+
+    declared: ClassVar = SCHEDULES
+
+    def __repr__(self) -> str:
+        """The text that it could have come from."""
+        return repr(Call(self.name, self.arguments))
+
+
 def parse_schedule(value: Call | str, what: str) -> ScheduleSpec:
-    """Parses ``ExponentialDecay(0.01, 1000, decay_rate=0.9)``, as a call or as its text.
+    """Parse ``ExponentialDecay(0.01, 1000, decay_rate=0.9)``, as a call or as its text.
 
     Raises:
         InvalidArgument: it is no schedule, or an argument of it is wrong.
@@ -235,25 +240,20 @@ _MAP = "OptimizerMap"
 _MAP_NAMES = frozenset(f"{start}{_MAP}".lower() for start in OPTIMIZERS.prefixes)
 _MAP_PLACES = ("default_optimizer", OPTIMIZER_MAP)
 _EXAMPLE = f"{_MAP}(Adam(0.001), {{'dense/.*': SGD(0.1)}})"
-_PATTERN = Argument(f"a key of {OPTIMIZER_MAP}", Kind.PATTERNS)
+_PATTERN = Argument(f"a key of {OPTIMIZER_MAP}", PATTERNS)
 
 
-@dataclass(frozen=True)
-class OptimizerSpec:
+class OptimizerSpec(Named, frozen=True):
     """An optimizer: its class in Keras and the arguments that differ from the defaults.
 
-    Args:
+    Attributes:
         parts: of a MultiOptimizer: which optimizer trains the weights of a pattern of paths; the
             last one, without a pattern, trains the others.
     """
 
-    name: str
-    arguments: tuple[tuple[str, Any], ...] = ()
-    parts: tuple[tuple[str | None, OptimizerSpec], ...] = ()
+    declared: ClassVar = OPTIMIZERS
 
-    def all_arguments(self) -> dict[str, Any]:
-        """Every argument with its value, defaults included."""
-        return with_defaults(OPTIMIZERS[self.name].arguments, self.arguments)
+    parts: tuple[tuple[str | None, OptimizerSpec], ...] = ()
 
     @property
     def schedule(self) -> ScheduleSpec | None:
@@ -270,7 +270,7 @@ class OptimizerSpec:
 
 
 def parse_optimizer(value: object, what: str = "optimizer") -> OptimizerSpec:
-    """Parses ``'Adam'``, ``'Adam(lr=0.1)'`` or the same without quotes."""
+    """Parse ``'Adam'``, ``'Adam(lr=0.1)'`` or the same without quotes."""
     call = call_of(value, "optimizer", what)
     entry = OPTIMIZERS.find(call.name, what)
     what = f"{what}: {entry.name}"
@@ -333,7 +333,7 @@ def _part(value: object, what: str) -> OptimizerSpec:
     return part
 
 
-def _schedule(entry: KerasClass, given: dict[str, Any], what: str) -> ScheduleSpec | None:
+def _schedule(entry: Declaration, given: dict[str, Any], what: str) -> ScheduleSpec | None:
     """Takes the schedule of the learning rate out of given arguments."""
     decay = DECAY.validated(given.pop(DECAY.name, None), what)
     names = [name for name in ("learning_rate", "lr") if name in given]

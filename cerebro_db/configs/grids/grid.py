@@ -330,7 +330,7 @@ def _range(values: list[Any], key: str, argument: Argument | None, what: str) ->
         raise InvalidArgument(f"{got}; {nearest(values[-1], DISTRIBUTIONS)}")
     if key in REFUSED_ARGUMENTS:
         raise InvalidArgument(f"{what}: got {key!r}; {REFUSED_ARGUMENTS[key]}")
-    if argument is None or not argument.is_numeric():
+    if argument is None or not argument.kind.is_numeric:
         raise InvalidArgument(f"{got}; only parameters that are numbers can have a range")
     if len(values) != 3 or not _ascends(*values[:2]):
         raise InvalidArgument(f"{got}; it must be [low, high, distribution] with low below high")
@@ -341,7 +341,7 @@ def _range(values: list[Any], key: str, argument: Argument | None, what: str) ->
         raise InvalidArgument(f"{got}; 'log_near_one' needs bounds below 1")
     for bound in (low, high):
         argument.validated(bound, what)
-    whole = argument.is_whole()
+    whole = argument.kind.is_whole
     step = _step(steps[0], (low, high), distribution, whole, got) if steps else 0.0
     return Range(float(low), float(high), distribution, whole, step)
 

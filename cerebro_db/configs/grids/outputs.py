@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
-from cerebro_db.configs.arguments import ByOutput
-from cerebro_db.configs.grids.parameters import CompileParams, LossSpec, MetricSpec
+from msgspec import Struct, structs
+
+from cerebro_db.configs.functions.losses import LossSpec
+from cerebro_db.configs.functions.metrics import MetricSpec
+from cerebro_db.configs.grids.parameters import ByOutput, CompileParams
 from cerebro_db.errors import InvalidArgument
 
 _WHAT = "compile_params"
 _LOSS = "loss"
 
 
-@dataclass(frozen=True)
-class OutputSpec:
+class OutputSpec(Struct, frozen=True):
     """One output of a model, compiled.
 
     Attributes:
@@ -83,7 +84,7 @@ def first_metric(outputs: Sequence[OutputSpec]) -> MetricSpec | None:
 
 def with_all_metrics(params: CompileParams, outputs: Sequence[OutputSpec]) -> CompileParams:
     """The parameters with what results have of all outputs, under the labels of results."""
-    return replace(params, metrics=tuple(_all_metrics(outputs)), output_metrics=None)
+    return structs.replace(params, metrics=tuple(_all_metrics(outputs)), output_metrics=None)
 
 
 def loss_names(outputs: Sequence[OutputSpec]) -> str:
@@ -151,7 +152,7 @@ def _labelled(
         label = f"{name}_{metric.label}"
         count = taken.get(label, 0)
         taken[label] = count + 1
-        labelled.append(replace(metric, label=f"{label}_{count}" if count else label))
+        labelled.append(structs.replace(metric, label=f"{label}_{count}" if count else label))
     return tuple(labelled)
 
 

@@ -3,46 +3,36 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Literal, TypeVar
+
+from msgspec import Struct
 
 from cerebro_db.configs.architectures.freezing import DTYPE_POLICY, parse_freeze
 from cerebro_db.configs.arguments import (
     Argument,
-    ByOutput,
-    by_output,
     flag,
     fraction,
+    nearest,
     number,
     unknown,
     whole,
-    with_defaults,
 )
 from cerebro_db.configs.functions.callbacks import CallbackSpec, parse_callbacks
-from cerebro_db.configs.functions.keras_classes import Target
-from cerebro_db.configs.functions.losses import LOSSES
-from cerebro_db.configs.functions.metrics import METRICS
+from cerebro_db.configs.functions.losses import LOSSES, LossSpec, parse_loss
+from cerebro_db.configs.functions.metrics import METRICS, TOP_K, MetricSpec, parse_metrics
 from cerebro_db.configs.functions.optimizers import (
     ARGUMENT_ALIASES,
     DECAY,
     OPTIMIZERS,
+    SCHEDULES,
     OptimizerSpec,
     parse_optimizer,
 )
 from cerebro_db.configs.grammar import Call, call_of, named_values, parse_keywords
 from cerebro_db.configs.messages import shown
-from cerebro_db.configs.names import (
-    TOP_K,
-    bare_name,
-    is_custom,
-    parse_custom,
-)
 from cerebro_db.errors import InvalidArgument, hinted
 from cerebro_db.wire import Wire
-
-Arguments = tuple[tuple[str, Any], ...]
 
 # In the order of MADlib's documentation, followed by what is ours, as they are written.
 COMPILE_KEYS = (
@@ -53,9 +43,6 @@ DEFAULT_BATCH_SIZE = 32
 # A search reads the text of a configuration several times; what it stands for never changes.
 T = TypeVar("T")
 _MOST_TEXTS = 4096
-MAX_LABEL = 63
-MAX_METRICS = 100
-_TOP_K_HINT = "top_<k>_accuracy has a number from 1 in it, such as top_3_accuracy"
 
 _REGULARISATION = {
     argument.name: argument
@@ -71,7 +58,7 @@ _FIT = {
 }
 NUMERIC_ARGUMENTS: Mapping[str, Argument] = {
     **_REGULARISATION,
-    **{name: argument for name, argument in _FIT.items() if argument.is_numeric()},
+    **{name: argument for name, argument in _FIT.items() if argument.kind.is_numeric},
 }
 # By the rows of each class, as in scikit-learn.
 BALANCED: Literal["balanced"] = "balanced"
@@ -98,52 +85,68 @@ class ConfigurationText(Wire, frozen=True, array_like=True):
     fit_params: str
 
 
-@dataclass(frozen=True)
-class LossSpec:
-    """A loss: its class in Keras and the arguments that differ from the defaults."""
+MAX_OUTPUTS = 100
 
-    name: str
-    arguments: Arguments = ()
 
-    @property
-    def target(self) -> Target:
-        """Form in which the loss wants the target of a row."""
-        # A registered function gets targets in the shape of the output.
-        return Target.FLOAT if is_custom(self.name) else LOSSES[self.name].target
+class ByOutput(Struct, Generic[T], frozen=True):
+    """One value for each output.
 
-    def all_arguments(self) -> dict[str, Any]:
-        """Every argument with its value, defaults included."""
-        return (
-            {}
-            if is_custom(self.name)
-            else with_defaults(LOSSES[self.name].arguments, self.arguments)
+    Attributes:
+        values: in the order of the outputs, or of ``names``.
+        names: of the outputs; None where the order counts.
+    """
+
+    values: tuple[T, ...]
+    names: tuple[str, ...] | None = None
+
+    def of(self, outputs: Sequence[str], what: str) -> tuple[T | None, ...]:
+        """The values in the order of a model's outputs, None for those that are not named.
+
+        Raises:
+            InvalidArgument: there are more or fewer, or a name that no output has.
+        """
+        if self.names is None:
+            if len(self.values) != len(outputs):
+                raise InvalidArgument(
+                    f"{what}: got {len(self.values)} for the {len(outputs)} outputs of the model; "
+                    "allowed: one for each output, in their order"
+                )
+            return self.values
+        for name in self.names:
+            if outputs.count(name) != 1:
+                raise InvalidArgument(
+                    f"{what}: got {shown(name)}; allowed: names of outputs, which are the layers "
+                    f"that make them. {nearest(name[:80], outputs)}"
+                )
+        found = dict(zip(self.names, self.values, strict=True))
+        return tuple(found.get(name) for name in outputs)
+
+
+def by_output(value: object, parse: Callable[[object], T], what: str) -> ByOutput[T]:
+    """Read a list, or a dictionary from names of outputs.
+
+    Raises:
+        InvalidArgument: it is empty or too long, or a key is no text.
+    """
+    names: tuple[str, ...] | None = None
+    values: list[object] = []
+    if isinstance(value, dict):
+        values = list(value.values())
+        names = tuple(name for name in value if isinstance(name, str) and name)
+    elif isinstance(value, list | tuple):
+        values = list(value)
+    if not 0 < len(values) <= MAX_OUTPUTS or (names is not None and len(names) != len(values)):
+        raise InvalidArgument(
+            f"{what}: got {shown(value)}; it must be a list with one element for each output, or a "
+            f"dictionary from names of outputs, for at most {MAX_OUTPUTS} of them"
         )
+    return ByOutput(tuple(parse(element) for element in values), names)
 
 
-@dataclass(frozen=True)
-class MetricSpec:
-    """A metric: its class in Keras (or `accuracy`), arguments without `name`, and its label."""
-
-    name: str
-    arguments: Arguments
-    label: str
-
-    @property
-    def target(self) -> Target:
-        """Form in which the metric wants the target of a row."""
-        return Target.FLOAT if is_custom(self.name) else METRICS[self.name].target
-
-    def all_arguments(self) -> dict[str, Any]:
-        """Every argument with its value, defaults included; `name` is the label."""
-        table = () if is_custom(self.name) else METRICS[self.name].arguments
-        return with_defaults(table, (*self.arguments, ("name", self.label)))
-
-
-@dataclass(frozen=True)
-class CompileParams:
+class CompileParams(Struct, frozen=True):
     """Parsed ``compile_params`` of a configuration.
 
-    Args:
+    Attributes:
         loss, metrics: of the one output, or of all outputs; the first loss where each has its own.
         losses, output_metrics, loss_weights: what the outputs have of their own.
         l1, l2: strength put on every kernel of the architecture, replacing its regularizer.
@@ -165,8 +168,7 @@ class CompileParams:
     dtype_policy: str | None = None
 
 
-@dataclass(frozen=True)
-class FitParams:
+class FitParams(Struct, frozen=True):
     """Parameters of training on a partition; `epochs` are passes within one hop."""
 
     batch_size: int = DEFAULT_BATCH_SIZE
@@ -193,7 +195,7 @@ def _remembered(parse: Callable[[str], T]) -> Callable[[str], T]:
     "docs/sql/configurations.md lists them under Compile parameters"
 )
 def parse_compile_params(text: str) -> CompileParams:
-    """Parses for example ``loss='mse',optimizer='Adam(lr=0.1)',metrics=['mae'],l2=0.001``."""
+    """Parse for example ``loss='mse',optimizer='Adam(lr=0.1)',metrics=['mae'],l2=0.001``."""
     what = "compile_params"
     given = parse_keywords(text, what)
     _check_keys(given, COMPILE_KEYS, _REFUSED_COMPILE, what)
@@ -225,7 +227,7 @@ def parse_compile_params(text: str) -> CompileParams:
     "fit_params are such as batch_size=32,epochs=1; docs/sql/configurations.md lists them under Fit parameters"
 )
 def parse_fit_params(text: str) -> FitParams:
-    """Parses for example ``batch_size=16,epochs=1``; verbose is accepted and ignored."""
+    """Parse for example ``batch_size=16,epochs=1``; verbose is accepted and ignored."""
     what = "fit_params"
     given = parse_keywords(text, what)
     _check_keys(given, FIT_KEYS, REFUSED_FIT, what)
@@ -237,16 +239,6 @@ def parse_fit_params(text: str) -> FitParams:
         class_weight=_class_weight(given.get("class_weight"), what),
         callbacks=parse_callbacks(given.get("callbacks") or (), what),
     )
-
-
-def parse_loss(value: object, what: str = "loss") -> LossSpec:
-    """Parses ``'mse'``, ``'Huber(delta=2.0)'`` or the same without quotes."""
-    call = call_of(value, "loss", what)
-    if is_custom(call.name):
-        return LossSpec(parse_custom(call, what))
-    entry = LOSSES.find(call.name, what)
-    what = f"{what}: {entry.name}"
-    return LossSpec(entry.name, entry.validated(call, what))
 
 
 def _losses(value: object, what: str) -> ByOutput[LossSpec] | None:
@@ -273,65 +265,6 @@ def _loss_weights(value: object, what: str) -> ByOutput[float] | float | None:
     if not isinstance(value, dict | list | tuple):
         return weight(value)
     return by_output(value, weight, f"{what}: loss_weights")
-
-
-def parse_metrics(value: object, what: str = "metrics") -> tuple[MetricSpec, ...]:
-    """Parses a list of metrics; every label is made unique by a number."""
-    if value is None:
-        return ()
-    if isinstance(value, str | Call):
-        value = [value]
-    if not isinstance(value, list | tuple):
-        raise InvalidArgument(f"{what}: got metrics={shown(value)}; it must be a list of names")
-    if len(value) > MAX_METRICS:
-        raise InvalidArgument(
-            f"{what}: got {len(value)} metrics; at most {MAX_METRICS} are allowed"
-        )
-    metrics: list[MetricSpec] = []
-    for element in value:
-        metric = parse_metric(element, what)
-        if any((m.name, m.arguments) == (metric.name, metric.arguments) for m in metrics):
-            raise InvalidArgument(
-                f"{what}: got the metric {metric.label!r} twice",
-                "A list for each output may repeat it: [['mae'], ['mae']].",
-            )
-        label = _free_label(metric.label, {m.label for m in metrics})
-        metrics.append(MetricSpec(metric.name, metric.arguments, label))
-    return tuple(metrics)
-
-
-def parse_metric(value: object, what: str = "metrics") -> MetricSpec:
-    """Parses ``'acc'``, ``"AUC(curve='PR', name='pr')"`` or the same without quotes."""
-    call = _top_k(call_of(value, "metric", what))
-    if is_custom(call.name):
-        return MetricSpec(parse_custom(call, what), (), bare_name(call.name))
-    with hinted(_TOP_K_HINT) if call.name.startswith("top_") else nullcontext():
-        entry = METRICS.find(call.name, what)
-    what = f"{what}: {entry.name}"
-    arguments = dict(entry.validated(call, what))
-    label = arguments.pop("name", entry.names[0])
-    if not label or len(label) > MAX_LABEL or label == "loss":
-        raise InvalidArgument(
-            f"{what}: got name={shown(label)}; it must have 1 to {MAX_LABEL} characters, and 'loss' "
-            "is taken"
-        )
-    return MetricSpec(entry.name, tuple(arguments.items()), label)
-
-
-def _top_k(call: Call) -> Call:
-    """Keras' form of MADlib's ``top_3_accuracy``; it may have any number."""
-    found = TOP_K.fullmatch(call.name)
-    if not found or call.arguments or call.values:
-        return call
-    return Call("TopKCategoricalAccuracy", (("k", int(found[1])), ("name", call.name)))
-
-
-def _free_label(label: str, taken: set[str]) -> str:
-    candidate, count = label, 0
-    while candidate in taken:
-        count += 1
-        candidate = f"{label}_{count}"
-    return candidate
 
 
 def _check_keys(
@@ -365,17 +298,17 @@ def _class_weight(
 
 
 def optimizer_text(name: str, arguments: Mapping[str, Any]) -> str:
-    """Returns for example ``Adam(lr=0.001)``."""
+    """Such as ``Adam(lr=0.001)``."""
     return f"{name}({','.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
 def compile_text(values: Mapping[str, Any]) -> str:
-    """Returns for example ``optimizer='Adam(lr=0.1)',metrics=['accuracy'],loss='mse'``."""
+    """Such as ``optimizer='Adam(lr=0.1)',metrics=['accuracy'],loss='mse'``."""
     return _text({**values, "metrics": _metrics(values.get("metrics"))}, COMPILE_KEYS)
 
 
 def fit_text(values: Mapping[str, Any]) -> str:
-    """Returns for example ``epochs=10,batch_size=64``."""
+    """Such as ``epochs=10,batch_size=64``."""
     return _text(values, FIT_KEYS)
 
 
@@ -442,3 +375,13 @@ def _with_arguments(optimizer: object, arguments: dict[str, Any], what: str) -> 
 
 def _same(name: str, other: str) -> bool:
     return ARGUMENT_ALIASES.get(name, name) == ARGUMENT_ALIASES.get(other, other)
+
+
+def is_taken(name: str) -> bool:
+    """True if Keras has an optimizer, loss, metric or schedule of a name."""
+    return any(table.has(name) for table in (OPTIMIZERS, LOSSES, METRICS, SCHEDULES))
+
+
+def is_top_k(name: str) -> bool:
+    """True for MADlib's ``top_3_accuracy``, with any number."""
+    return bool(TOP_K.fullmatch(name))

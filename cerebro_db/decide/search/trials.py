@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
+
+from msgspec import structs
 
 from cerebro_db.configs.arguments import Argument, validated_arguments, with_defaults
 from cerebro_db.configs.grids.parameters import ConfigurationText
@@ -142,7 +144,7 @@ class Method(ABC):
     @classmethod
     def more(cls) -> tuple[Argument, ...]:
         """Parameters of which a search that has ended may have more: one more trial or member is enough."""
-        return tuple(replace(one, low=1) for one in cls.parameters if one.name in _MORE)
+        return tuple(structs.replace(one, low=1) for one in cls.parameters if one.name in _MORE)
 
     @classmethod
     def validated(cls, given: Mapping[str, object]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
-from cerebro_db.configs.registry import PREFIX, ModelReference
+from cerebro_db.configs.names import MODEL_PREFIX, ModelReference
 from cerebro_db.errors import InvalidArgument, UndefinedModel
 from cerebro_db.postgres.catalog.runs import LOCK_CATALOG
 from cerebro_db.postgres.names import QualifiedName
@@ -277,7 +277,7 @@ class Registry:
         )
         hint = "cerebro.registered_models shows your models and those that you may use"
         if reference.owner is None and (owner := self._granted_by(reference.name)):
-            hint = f"you were granted {PREFIX}{owner}.{reference.name}; {hint}"
+            hint = f"you were granted {MODEL_PREFIX}{owner}.{reference.name}; {hint}"
         elif rows:
             hint = f"{nearest(reference.name, [row[0] for row in rows])} {hint}"
         return UndefinedModel(f"got {reference}; {why}", hint=hint)

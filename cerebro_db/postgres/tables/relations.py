@@ -10,7 +10,7 @@ from enum import Enum
 from cerebro_db.columns.values import Column
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
-from cerebro_db.configs.registry import is_registered
+from cerebro_db.configs.names import is_registered
 from cerebro_db.errors import (
     DuplicateTable,
     InvalidArgument,

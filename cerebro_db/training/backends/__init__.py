@@ -17,10 +17,10 @@ import numpy as np
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
-from cerebro_db.configs.exports import Format
 from cerebro_db.configs.functions.expressions import Expression
 from cerebro_db.configs.functions.optimizers import ScheduleSpec
 from cerebro_db.configs.grids.parameters import CompileParams, FitParams
+from cerebro_db.configs.names import Format
 from cerebro_db.training.buffers import Shapes
 from cerebro_db.training.state import State
 

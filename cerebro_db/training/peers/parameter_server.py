@@ -13,11 +13,12 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from cerebro_db.configs.grids.parameters import CompileParams
 from cerebro_db.errors import InvalidState, PeerLost
@@ -399,4 +400,6 @@ def _with_momentum(params: CompileParams, momentum: float) -> CompileParams:
     """Parameters whose optimizer has another momentum."""
     spec = params.optimizer
     arguments: Mapping[str, Any] = {**dict(spec.arguments), "momentum": momentum}
-    return replace(params, optimizer=replace(spec, arguments=tuple(arguments.items())))
+    return structs.replace(
+        params, optimizer=structs.replace(spec, arguments=tuple(arguments.items()))
+    )

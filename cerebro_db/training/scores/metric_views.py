@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.configs.functions.keras_classes import Target
-from cerebro_db.configs.functions.metrics import AVERAGE, OF_POSITIVE, POSITIVE_CLASS
-from cerebro_db.configs.grids.parameters import LossSpec, MetricSpec
+from cerebro_db.configs.arguments import Target
+from cerebro_db.configs.functions.losses import LossSpec
+from cerebro_db.configs.functions.metrics import AVERAGE, OF_POSITIVE, POSITIVE_CLASS, MetricSpec
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.scores.targets import TargetFacts, encoding_for

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
-from cerebro_db.configs.arguments import ByOutput
-from cerebro_db.configs.grids.parameters import LossSpec
+from cerebro_db.configs.functions.losses import LossSpec
+from cerebro_db.configs.grids.parameters import ByOutput
 from cerebro_db.configs.names import is_custom
 from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.training import state as states
@@ -85,14 +86,14 @@ def _without_functions(recipe: Recipe) -> Recipe:
         LossSpec("MeanSquaredError") if is_custom(output.loss.name) else output.loss
         for output in recipe.outputs
     )
-    params = replace(
+    params = structs.replace(
         recipe.compile_params,
         loss=losses[0],
         losses=ByOutput(losses) if len(losses) > 1 else None,
         metrics=(),
         output_metrics=None,
     )
-    return replace(recipe, compile_params=params)
+    return dataclasses.replace(recipe, compile_params=params)
 
 
 class Prediction:

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from cerebro_db.configs.functions.keras_classes import Target
+from cerebro_db.configs.arguments import Target
+from cerebro_db.configs.functions.losses import LossSpec
 from cerebro_db.configs.grids.outputs import AUC, CONFUSION, CURVES, is_exact, metric_names
-from cerebro_db.configs.grids.parameters import LossSpec
 from cerebro_db.errors import PACK_AGAIN, InvalidArgument, InvalidData
 from cerebro_db.training import state as states
 from cerebro_db.training.backends import Scorer, backend

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from cerebro_db.configs.functions.losses import LossSpec
 from cerebro_db.configs.grids.outputs import OutputSpec
-from cerebro_db.configs.grids.parameters import LossSpec
 
 ROWS, STEPS, SUM, OVERLAP = "rows", "steps", "sum", "overlap"
 _EPSILON = 1e-7

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cerebro_db.configs.functions.keras_classes import Target
+from cerebro_db.configs.arguments import Target
 from cerebro_db.errors import InvalidArgument
 
 if TYPE_CHECKING:

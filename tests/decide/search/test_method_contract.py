@@ -21,7 +21,7 @@ from decide.search.courses import (
 from decide.search.test_courses import ADDED, WATCHED
 from decide.search.test_ends import short
 
-from cerebro_db.configs.arguments import Argument, Kind
+from cerebro_db.configs.arguments import Argument
 from cerebro_db.core.decisions import Change
 from cerebro_db.decide.search.methods import METHODS, most_trials, parse_method, parse_more
 from cerebro_db.decide.search.methods.full import Random
@@ -64,13 +64,6 @@ def arguments() -> Iterator[tuple[str, Argument]]:
             yield name, argument
 
 
-def out_of_bounds(one: Argument) -> list[Any]:
-    """Values that an argument refuses, by what it declares."""
-    found: list[Any] = [[1], "nonsense" if one.kind is not Kind.TEXT else 7]
-    found += [] if one.low is None else [one.low if one.low_open else one.low - 1]
-    return found + ([] if one.high is None else [one.high + 1])
-
-
 @pytest.mark.parametrize("method", EVERY)
 def test_defaults_are_allowed_whatever_joins_the_words_of_a_name(method: str) -> None:
     for text in (method, method.upper(), method.replace("_", "-"), method.replace("-", " ")):
@@ -81,7 +74,7 @@ def test_defaults_are_allowed_whatever_joins_the_words_of_a_name(method: str) ->
 
 @pytest.mark.parametrize(("method", "argument"), list(arguments()), ids=str)
 def test_values_out_of_bounds_are_refused(method: str, argument: Argument) -> None:
-    for value in out_of_bounds(argument):
+    for value in argument.refused():
         with pytest.raises(InvalidArgument, match=argument.name) as caught:
             parse_method(method, f"{argument.name}={value!r}")
         assert caught.value.hint

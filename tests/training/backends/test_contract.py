@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
-from cerebro_db.configs.exports import Format
 from cerebro_db.configs.functions.expressions import parse_expression
+from cerebro_db.configs.names import Format
 from cerebro_db.errors import CerebroError, InvalidArchitecture, InvalidState
 from cerebro_db.training import backends
 from cerebro_db.training.backends import Backend

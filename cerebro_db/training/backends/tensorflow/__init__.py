@@ -8,9 +8,9 @@ from typing import Any
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
-from cerebro_db.configs.exports import Format
 from cerebro_db.configs.functions.expressions import Expression
 from cerebro_db.configs.functions.optimizers import ScheduleSpec
+from cerebro_db.configs.names import Format
 from cerebro_db.training import backends
 from cerebro_db.training.backends import ModelSize, Tick
 from cerebro_db.training.backends.tensorflow import environment

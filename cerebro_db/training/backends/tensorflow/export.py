@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from keras.src.export.tf2onnx_lib import patch_tf2onnx
 
-from cerebro_db.configs.exports import Format
+from cerebro_db.configs.names import Format
 from cerebro_db.errors import InvalidData, MissingLibrary
 from cerebro_db.training.backends.tensorflow import models
 from cerebro_db.training.backends.tensorflow.calls import alone, assign, listed

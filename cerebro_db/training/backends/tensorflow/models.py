@@ -19,9 +19,11 @@ from keras.src.trainers import compile_utils
 from cerebro_db.configs.architectures.architecture import EXPRESSION, is_expression, with_dropout
 from cerebro_db.configs.architectures.freezing import with_frozen, with_policy
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
+from cerebro_db.configs.arguments import Arguments
 from cerebro_db.configs.functions.expressions import parse_expression
+from cerebro_db.configs.functions.losses import LossSpec
 from cerebro_db.configs.functions.optimizers import OPTIMIZER_MAP, OptimizerSpec, ScheduleSpec
-from cerebro_db.configs.grids.parameters import Arguments, CompileParams, LossSpec
+from cerebro_db.configs.grids.parameters import CompileParams
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import bare_name, is_custom
 from cerebro_db.errors import InvalidArchitecture, InvalidArgument, InvalidState

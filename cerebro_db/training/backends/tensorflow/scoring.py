@@ -12,9 +12,10 @@ import numpy as np
 import tensorflow as tf
 from keras.src import backend
 
-from cerebro_db.configs.functions.metrics import AVERAGE, accuracy_class
+from cerebro_db.configs.functions.losses import LossSpec
+from cerebro_db.configs.functions.metrics import AVERAGE, MetricSpec, accuracy_class
 from cerebro_db.configs.grids.outputs import OutputSpec
-from cerebro_db.configs.grids.parameters import CompileParams, LossSpec, MetricSpec
+from cerebro_db.configs.grids.parameters import CompileParams
 from cerebro_db.configs.names import bare_name, is_custom
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.backends.tensorflow import models
