@@ -18,7 +18,7 @@ from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import Configuration
 from cerebro_db.core.state import RunState
 from cerebro_db.decide.search.guarded import Guarded, fault_of
-from cerebro_db.decide.search.stopping import short_trials
+from cerebro_db.decide.search.results import short_trials
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.direct import make_executor
 from cerebro_db.executors.served import ServedRounds

@@ -34,7 +34,7 @@ class Guarded:
     Args:
         decider: that decides.
         fault: why that has failed before; empty where it has not.
-        tell: takes the reason and the error with which it fails here.
+        notify: takes the reason and the error with which it fails here.
     """
 
     is_open = True
@@ -43,9 +43,9 @@ class Guarded:
         self,
         decider: Decider,
         fault: str = "",
-        tell: Callable[[str, Exception], None] = lambda reason, error: None,
+        notify: Callable[[str, Exception], None] = lambda reason, error: None,
     ) -> None:
-        self._decider, self._fault, self._tell = decider, fault, tell
+        self._decider, self._fault, self._notify = decider, fault, notify
         self._is_recorded = bool(fault)
 
     def decide(self, state: RunState) -> Iterator[Decision | Allowance]:
@@ -100,7 +100,7 @@ class Guarded:
         if self._fault or not _is_defect(error):
             return False
         self._fault = f"its method has failed: {_shown(error)}"
-        self._tell(self._fault, error)
+        self._notify(self._fault, error)
         return True
 
     def shortfall(self, state: RunState) -> str | None:

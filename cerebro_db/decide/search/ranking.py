@@ -87,7 +87,7 @@ def _fronts(table: _Table) -> _Numbers:
 
 
 def _fronts_of_two(table: _Table) -> _Numbers:
-    """By a sweep: of the rows before, only the least of each front can dominate one that comes."""
+    """The number of each row's front by a sweep: of the rows before, only the least of each front can dominate one that comes."""
     import numpy as np
 
     found = np.zeros(len(table), dtype=np.int64)
@@ -101,7 +101,7 @@ def _fronts_of_two(table: _Table) -> _Numbers:
 
 
 def _fronts_of_more(table: _Table) -> _Numbers:
-    """By all pairs."""
+    """The number of each row's front by all pairs of rows."""
     import numpy as np
 
     at_most: npt.NDArray[np.bool_] = np.ones((len(table), len(table)), dtype=bool)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # After so many proposals in vain the space is taken for exhausted.
 _IN_VAIN = 200
-_ASKED_AGAIN = 20
+_MOST_PROPOSALS = 20
 
 Fault = Callable[[ConfigurationText], str | None]
 """Reason that a configuration cannot be trained; None where it can."""
@@ -76,7 +76,7 @@ class Chance(Sampler):
 class Learning(Sampler):
     """A sampler of Optuna, which learns from results.
 
-    What it proposes depends on the seed, the number of the trial, and what it was told: each proposal
+    What it proposes depends on the seed, the number of the trial, and the results that it has: each proposal
     has a sampler with random numbers of its own.
 
     A trial that was measured before its last epochs is known to it as pruned after these; measured
@@ -101,7 +101,7 @@ class Learning(Sampler):
         self._optuna, self._spec, self._explorer, self._make = optuna, spec, explorer, make
         self._directions = ["minimize"] * len(spec.objectives)
         self._study = optuna.create_study(directions=self._directions)
-        self._asked: optuna.Trial | None = None
+        self._proposed: optuna.Trial | None = None
         self._running: dict[int, optuna.Trial] = {}
         self._parameters: dict[int, Parameters] = {}
         for one in spec.earlier:
@@ -111,45 +111,45 @@ class Learning(Sampler):
     def propose(self, number: int, attempt: int) -> Parameters | None:
         """Proposal of the sampler; a draw where it proposes only what was there already."""
         self._drop()
-        if attempt > _ASKED_AGAIN:
+        if attempt > _MOST_PROPOSALS:
             return self._explorer.suggest(Drawing([self._spec.seed, number, attempt]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
-            salt = number * (_ASKED_AGAIN + 1) + attempt
+            salt = number * (_MOST_PROPOSALS + 1) + attempt
             seed = (self._spec.seed * 1_000_003 + salt) % 2**32
             self._study.sampler = self._make(self._optuna.samplers, seed, self._spec.params)
-            self._asked = self._study.ask()
-            return self._explorer.suggest(self._asked)
+            self._proposed = self._study.ask()
+            return self._explorer.suggest(self._proposed)
 
     def take(self, number: int, parameters: Parameters, *, is_own: bool) -> None:
         """The last proposal is tried; parameters of others are learnt of when they are measured."""
         self._parameters[number] = parameters
-        if is_own and self._asked is not None:
-            self._running[number] = self._asked
-            self._asked = None
+        if is_own and self._proposed is not None:
+            self._running[number] = self._proposed
+            self._proposed = None
 
     def observed(self, number: int, epochs: int, values: Values, *, is_full: bool) -> None:
         """Tell the sampler."""
-        asked = self._running.pop(number, None)
-        if asked is None and number in self._parameters:
+        proposed = self._running.pop(number, None)
+        if proposed is None and number in self._parameters:
             self._add(self._parameters[number], epochs, values, is_full=is_full)
-        elif asked is not None and (is_full or len(values) > 1):
-            self._study.tell(asked, list(values))
-        elif asked is not None:
-            asked.report(values[0], epochs)
-            self._study.tell(asked, state=self._optuna.trial.TrialState.PRUNED)
+        elif proposed is not None and (is_full or len(values) > 1):
+            self._study.tell(proposed, list(values))
+        elif proposed is not None:
+            proposed.report(values[0], epochs)
+            self._study.tell(proposed, state=self._optuna.trial.TrialState.PRUNED)
 
     def failed(self, number: int) -> None:
-        """Nothing is learnt of it."""
-        asked = self._running.pop(number, None)
-        if asked is not None:
-            self._study.tell(asked, state=self._optuna.trial.TrialState.FAIL)
+        """Forget a trial that has failed."""
+        proposed = self._running.pop(number, None)
+        if proposed is not None:
+            self._study.tell(proposed, state=self._optuna.trial.TrialState.FAIL)
 
     def _drop(self) -> None:
         """A proposal that was not taken."""
-        if self._asked is not None:
-            self._study.tell(self._asked, state=self._optuna.trial.TrialState.FAIL)
-            self._asked = None
+        if self._proposed is not None:
+            self._study.tell(self._proposed, state=self._optuna.trial.TrialState.FAIL)
+            self._proposed = None
 
     def _add(self, parameters: Parameters, epochs: int, values: Values, *, is_full: bool) -> None:
         """Add a trial that was not proposed by the sampler to the study."""
@@ -177,7 +177,7 @@ class Distinct:
     def __init__(self, sampler: Callable[[Explorer], Sampler], space: Space, fault: Fault) -> None:
         self._make, self._fault = sampler, fault
         self._seen: set[tuple[int, CompileParams, FitParams]] = set()
-        self._told: list[tuple[int, int, Values, bool]] = []
+        self._observations: list[tuple[int, int, Values, bool]] = []
         self._texts: dict[int, ConfigurationText] = {}
         self.narrow(space)
 
@@ -187,7 +187,7 @@ class Distinct:
         self._is_exhausted = False
         self._sampler = self._make(self.explorer)
         placed = set()
-        for number, epochs, values, is_full in self._told:
+        for number, epochs, values, is_full in self._observations:
             parameters = self.explorer.place(self._texts[number])
             if parameters is not None:
                 if number not in placed:
@@ -223,7 +223,7 @@ class Distinct:
 
     def observed(self, number: int, epochs: int, values: Values, *, is_full: bool) -> None:
         """A trial was measured."""
-        self._told.append((number, epochs, values, is_full))
+        self._observations.append((number, epochs, values, is_full))
         self._sampler.observed(number, epochs, values, is_full=is_full)
 
     def failed(self, number: int) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.decide.search.space import Explorer, Fixed, Parameters
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 _SEED = 0
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """A trial as a study knows it.
 
     Attributes:
@@ -27,20 +25,19 @@ class Measured:
         values: of the objectives; none where it has no results.
         steps: the first objective by epoch.
         state: one of ``TrialState`` of Optuna, by its name.
-        attributes: what else there is to tell.
-        times: when it began and ended, with a time zone; None where that is not told.
+        attributes: what else there is to show.
+        times: when it began and ended, with a time zone; None where that is not known.
     """
 
     parameters: Parameters
     values: tuple[float, ...]
-    steps: Mapping[int, float] = field(default_factory=dict)
+    steps: Mapping[int, float] = {}
     state: str = "COMPLETE"
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = {}
     times: tuple[datetime, datetime] | None = None
 
 
-@dataclass(frozen=True)
-class Importance:
+class Importance(NamedTuple):
     """Share of the variance of an objective that a parameter explains.
 
     Attributes:
@@ -89,7 +86,7 @@ def trial_of(
         state: one of ``TrialState`` of Optuna, by its name.
         values: of the objectives, which a complete trial has.
         steps: the first objective by epoch.
-        attributes: what else there is to tell.
+        attributes: what else there is to show.
     """
     import optuna
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from msgspec import structs
 
@@ -63,8 +63,7 @@ class Trial:
         return self.status in (RUNNING, WAITING)
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(NamedTuple):
     """Try a configuration: a proposal of the sampler's, unless a row is given.
 
     Attributes:
@@ -78,8 +77,7 @@ class Start:
     row: ConfigurationText | None = None
 
 
-@dataclass(frozen=True)
-class Continue:
+class Continue(NamedTuple):
     """Train a trial further, which waits at its budget."""
 
     mst_key: int
@@ -88,8 +86,7 @@ class Continue:
     reason: str
 
 
-@dataclass(frozen=True)
-class End:
+class End(NamedTuple):
     """Give up a trial."""
 
     mst_key: int
@@ -140,7 +137,7 @@ class Method(ABC):
     def __init__(self, spec: SearchSpec) -> None:
         self.spec = spec
 
-    # -- what it is asked before a search begins -------------------------------------------------
+    # -- before a search begins -------------------------------------------------
     @classmethod
     def more(cls) -> tuple[Argument, ...]:
         """Parameters of which a search that has ended may have more: one more trial or member is enough."""
@@ -247,7 +244,7 @@ class Method(ABC):
     def last_wish(self, trial: Trial) -> Continue:
         """The way to the last epochs for the best trial, where nothing else is left to do.
 
-        It is asked for trials that may go on, until the budget is enough for one of them.
+        It is called for trials that may go on, until the budget is enough for one of them.
         """
         budget = self.end - trial.offset
         reason = f"the best so far goes on to epoch {budget}, which no trial has reached"

@@ -197,7 +197,7 @@ RoundPriority = tuple[bool, int, float, int]
 
 
 def round_priority(track: Track, critical: float) -> RoundPriority:
-    """By which rounds and hops come first: what is critical, the lower epoch, the most work left."""
+    """Priority of rounds and hops: what is critical, the lower epoch, the most work left."""
     work = track.work
     return work < critical, track.waiting[0].epoch, -work, track.configuration.mst_key
 
@@ -248,7 +248,7 @@ def _check_corrected(one: Configuration, groups: int | None) -> None:
             hint=_KEEP,
         )
     momentum = float(arguments["momentum"])
-    # What the optimizer is told then must be above -1.
+    # What the optimizer is given then must be above -1.
     least = -1.0 if groups is None else implicit_momentum(groups) - 1
     if momentum <= least or not momentum:
         brings = "" if groups is None else f", as {groups} groups bring {least + 1:g}"

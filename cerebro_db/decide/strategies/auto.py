@@ -192,9 +192,9 @@ class Auto(Joining):
 
     def _training(self, state: RunState, worker: WorkerView, held: Collection[int]) -> Task | None:
         """Single hops, or the first share of a round, whatever comes first."""
-        again = dispatch.next_alone(state, worker)
-        if again is not None:
-            return Train((again,))
+        first_alone = dispatch.next_alone(state, worker)
+        if first_alone is not None:
+            return Train((first_alone,))
         critical = dispatch.critical_work(state)
         rounds = [
             (round_priority(track, critical), hops)

@@ -17,6 +17,7 @@ from cerebro_db.postgres.calls.host import control_session
 from cerebro_db.postgres.catalog.records import decisions_of
 from cerebro_db.postgres.catalog.runs import Catalog, StoredRun
 from cerebro_db.postgres.catalog.states import StateStore
+from cerebro_db.postgres.catalog.trials import search_of
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.training import StateTables
 from cerebro_db.postgres.sessions.locks import transaction
@@ -59,7 +60,7 @@ def extend(
 
     Raises:
         WrongRunStatus: it is going on.
-        InvalidArgument: it is no search, or nothing more is asked of it.
+        InvalidArgument: it is no search, or there is nothing more to do.
         WrongObjectType: the tables with its models are not there any more.
     """
     check_seconds(request.max_seconds)
@@ -70,9 +71,8 @@ def extend(
         return Drive(pool, dialect, Limits(), notify, FIXED, registered)
 
     with control_session(pool, None) as control:
-        run = _search_of(control, request.run_id)
+        run, spec = search_of(control, own_run(control, request.run_id).run_id)
         made = decisions_of(Catalog(control), run.run_id)
-        spec = SearchSpec.from_text(run.row.search or "")
         params = parse_more(spec.method, spec.params, request.automl_params)
         wanted = Extension(params, request.max_seconds, request.max_epochs, request.max_configs)
         _check_more(spec, made, wanted, run.status)
@@ -85,12 +85,12 @@ def extend(
         else:
             check_resumable(run)
             with transaction(control):
-                _ask(Catalog(control), run.run_id, wanted)
+                _request(Catalog(control), run.run_id, wanted)
     return drive().resume(run.run_id)
 
 
-def _ask(catalog: Catalog, run_id: int, wanted: Extension) -> None:
-    """Ask the next driver, in place of what none has followed yet."""
+def _request(catalog: Catalog, run_id: int, wanted: Extension) -> None:
+    """Leave a request to the next driver, in place of what none has followed yet."""
     catalog.lock("runs", "requests")
     catalog.forget_extensions(run_id)
     catalog.add_request(run_id, EXTEND, None, encode(wanted))
@@ -100,16 +100,6 @@ def _has_ended(made: Sequence[Decision]) -> bool:
     """True if a search has decided to begin nothing any more."""
     actions = [one.action for one in made if one.action in (FINISH, EXTEND)]
     return actions[-1:] == [FINISH]
-
-
-def _search_of(session: Session, run_id: int | None) -> StoredRun:
-    run = own_run(session, run_id)
-    if run.row.search is None:
-        raise InvalidArgument(
-            f"run_id: got {run.run_id}, which is no search; allowed: a run of cerebro.cerebro_search",
-            hint="cerebro.searches shows yours",
-        )
-    return run
 
 
 def _check_more(spec: SearchSpec, made: Sequence[Decision], wanted: Extension, status: str) -> None:
@@ -170,7 +160,7 @@ def _example(spec: SearchSpec) -> str:
 def _revive(session: Session, dialect: PostgreSQL, run: StoredRun, wanted: Extension) -> None:
     """Make the states anew from which a finished search goes on, and have it be paused.
 
-    What its driver shall do more of is asked for in the same transaction.
+    What its driver shall do more of is requested in the same transaction.
     """
     catalog, sql = Catalog(session), dialect.training
     setup = load_setup(session, dialect, run, has_states=False)
@@ -192,7 +182,7 @@ def _revive(session: Session, dialect: PostgreSQL, run: StoredRun, wanted: Exten
         f"run_{secrets.token_hex(16)}", setup.spec.hops_an_epoch, setup.spec.every_hop
     )
     with transaction(session):
-        _ask(catalog, run.run_id, wanted)
+        _request(catalog, run.run_id, wanted)
         name = StateStore(tables, len(ends), catalog, sql).create(lasting=True).name
         for epoch, firsts in _firsts(state, ends).items():
             version = epoch * setup.spec.hops_an_epoch

@@ -17,7 +17,7 @@ from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.runs.notices import RunNotices
 from cerebro_db.runs.setup import RunSetup
 
-# A line is told when so many more trials are done, or after so many seconds; nobody looks more often.
+# A line is sent when so many more trials are done, or after so many seconds; nobody looks more often.
 _SHARE, _SECONDS, _SOONEST = 0.05, 60.0, 1.0
 _MOST_KEYS = 20
 

@@ -41,7 +41,7 @@ def replay(
         dialect: of the server.
         request: which run, and where to.
         notify: gets a line an epoch.
-        registered: is told the run_id as soon as this driver drives it.
+        registered: gets the run_id as soon as this driver drives it.
 
     Raises:
         CerebroError: the request is wrong, the run has recorded nothing that could be repeated, or the packed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -10,8 +11,9 @@ from msgspec import structs
 
 from cerebro_db.configs.functions.callbacks import Monitor
 from cerebro_db.configs.grids.grid import told_of_metrics
+from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.core.decisions import Change
-from cerebro_db.core.search import Aim, Objective, SearchSpec
+from cerebro_db.core.search import Aim, Earlier, Objective, SearchSpec
 from cerebro_db.core.search_texts import monitors_of_aims
 from cerebro_db.core.spec import (
     TRAINING,
@@ -35,6 +37,8 @@ from cerebro_db.models.architectures import limits_of, load_architectures
 from cerebro_db.models.fit_checks import check_alike, target_facts, with_counts
 from cerebro_db.models.object_tables import object_table
 from cerebro_db.models.selection import Suiting, check_layers
+from cerebro_db.postgres.catalog.runs import Catalog
+from cerebro_db.postgres.catalog.trials import measures_of
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
@@ -47,11 +51,11 @@ from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.driver import FIXED, Drive, Queued, no_notice
 from cerebro_db.runs.losses import different_losses, different_penalties
-from cerebro_db.runs.searches.earlier import earlier_trials
 from cerebro_db.runs.searches.results import METHOD, PARAMS, RANDOM_STATE, selection_name
 from cerebro_db.runs.setup import RunSetup, check_output, output_of, spec_of, threads_of
 from cerebro_db.runs.stored import probes_of
 from cerebro_db.scoring.prediction_models import LOSS
+from cerebro_db.wire import as_json
 
 
 def search(
@@ -68,7 +72,7 @@ def search(
         dialect: of the server.
         request: what to search.
         notify: gets a line an epoch.
-        registered: is told the run_id as soon as this driver drives it.
+        registered: gets the run_id as soon as this driver drives it.
 
     Raises:
         CerebroError: the request is wrong, and nothing was started; or the run stopped, and can
@@ -147,16 +151,16 @@ def _set_up(
     left_out = suiting.left_out(space.compile_grid, space.model_ids)
     space = structs.replace(space, left_out=left_out)
     check_layers(texts, Explorer(space).probes(), limits_of(session))
-    for told in suiting.told if left_out else ():
-        notify(told)
+    for line in suiting.told if left_out else ():
+        notify(line)
     probes = _probes(space, maker, known)
     aims = _aims(request, probes, notify)
     spec = _spec(request, space, aims, packed, validation, probes)
-    for line in (told_of_metrics(space.compile_grid), _told_of_size(spec)):
-        if line is not None:
-            notify(line)
+    for notice in (told_of_metrics(space.compile_grid), _size_notice(spec)):
+        if notice is not None:
+            notify(notice)
     if request.warm_start_run is not None:
-        spec = structs.replace(spec, earlier=earlier_trials(session, request.warm_start_run, spec))
+        spec = structs.replace(spec, earlier=_earlier_trials(session, request.warm_start_run, spec))
     places = min(spec.concurrency, most_trials(spec))
     found = spec_of(request, packed, validation, probes, places, sql)
     watches = spec.early_stopping.watches and request.metrics_compute_frequency is None
@@ -244,7 +248,7 @@ def _spec(
     )
 
 
-def _told_of_size(spec: SearchSpec) -> str | None:
+def _size_notice(spec: SearchSpec) -> str | None:
     """The notice about a space that has fewer configurations than the search wants."""
     size, wanted = Explorer(spec.space).size, method_of(spec).trials()
     if not METHODS[spec.method].draws or size >= wanted:
@@ -323,3 +327,50 @@ def _objectives(
         )
         for one in found[0]
     )
+
+
+def _earlier_trials(session: Session, run_id: int, spec: SearchSpec) -> tuple[Earlier, ...]:
+    """Results of another run for configurations that a search may come to.
+
+    Args:
+        session: that reads the catalog.
+        run_id: of any run of the caller's, a search or not.
+        spec: of the search.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        InvalidArgument: none of its configurations is of the space, and has the objectives; or the method
+            learns nothing.
+    """
+    if not METHODS[spec.method].learns:
+        learning = [name for name, one in METHODS.items() if one.learns]
+        raise InvalidArgument(
+            f"warm_start_run: got {run_id} for {spec.method!r}, which learns nothing; allowed: "
+            f"with automl_method {', '.join(learning)}"
+        )
+    run = Catalog(session).run(run_id, "warm_start_run")
+    rows = Catalog(session).configurations(run.run_id)
+    measures = [measures_of(session, run.run_id, one) for one in spec.objectives]
+    explorer, found = Explorer(spec.space), []
+    for row, _, _ in rows:
+        parameters = explorer.place(
+            ConfigurationText(row.model_id, row.compile_params, row.fit_params)
+        )
+        epochs = set.intersection(*(set(one.get(row.mst_key, {})) for one in measures))
+        if parameters is None or not epochs:
+            continue
+        values = [one[row.mst_key][max(epochs)] for one in measures]
+        losses = (
+            -value if one.maximise else value
+            for one, value in zip(spec.objectives, values, strict=True)
+        )
+        if all(map(math.isfinite, values)):
+            found.append(Earlier(as_json(dict(parameters)), max(epochs), tuple(losses)))
+    if not found:
+        names = ", ".join(one.monitor for one in spec.objectives)
+        raise InvalidArgument(
+            f"warm_start_run: got {run_id}, of which no configuration is of the space and has {names}; "
+            "allowed: a run with at least one",
+            hint="cerebro.trials and cerebro.metrics tell what runs have found out",
+        )
+    return tuple(found)

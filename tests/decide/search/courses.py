@@ -263,7 +263,7 @@ class Course:
     @property
     def unheard(self) -> list[tuple[int, int]]:
         """Results after which nothing was decided any more."""
-        return list(self.schedule._results)
+        return list(self.schedule._course._results)
 
     @property
     def ends(self) -> dict[int, tuple[str, int | None]]:

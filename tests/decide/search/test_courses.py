@@ -262,7 +262,7 @@ def test_who_goes_on_beside_the_last_makes_the_search_no_longer(
     assert joined(course)
     monkeypatch.setattr(Asha, "beside", lambda self, trials, fits: None)
     alone = Course(search, cost=cost).run()
-    assert course.schedule._timeline.now == alone.schedule._timeline.now
+    assert course.schedule._course._timeline.now == alone.schedule._course._timeline.now
     assert set(course.reached(27)) >= set(alone.reached(27))
     assert course.state.tracks.keys() == alone.state.tracks.keys()
 
@@ -388,7 +388,7 @@ def test_brackets_go_on_after_a_target(epochs: int) -> None:
     course.ask(request(3, "extend", 0, "ann", {"params": {}}))
     assert "running" not in {one.status for one in trials.values()}
     # Those that had done no epoch by then are gone; the others fill their brackets.
-    assert not course.schedule._method._open
+    assert not course.schedule._course.method._open
     assert {trials[key].place["bracket"] for key in course.reached(9)} >= begun
 
 

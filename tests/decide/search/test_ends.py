@@ -6,7 +6,7 @@ import pytest
 from decide.search.courses import Course, request, spec
 from decide.search.test_courses import ADDED
 
-from cerebro_db.decide.search.stopping import short_trials
+from cerebro_db.decide.search.results import short_trials
 
 
 def short(course: Course) -> set[int]:

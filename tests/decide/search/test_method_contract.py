@@ -196,7 +196,7 @@ def test_trials_that_the_clock_has_stopped_go_on(
     assert "running" not in {one.status for one in course.schedule.trials.values()}
     tracks = course.state.tracks
     assert all(one.done == 2 * one.budget for one in tracks.values() if one.is_alive)
-    assert max(one.done for one in tracks.values()) == 2 * course.schedule._method.full
+    assert max(one.done for one in tracks.values()) == 2 * course.schedule._course.method.full
     (at,) = course.numbers(lambda one: one.action == "extend")
     promoted = [one.changes[0] for one in course.recorded[at:] if one.action == "promote"]
     for change in after:
@@ -216,7 +216,7 @@ def test_trials_that_the_clock_has_stopped_go_on(
 def test_who_was_trained_no_further_is_stopped(method: str, stopping: EarlyStopping) -> None:
     search = small(method, early_stopping=stopping)
     course = Course(search, noisy, 1, uneven, fails={3: 1}).run()
-    end = course.schedule._method.end
+    end = course.schedule._course.method.end
     trials = course.schedule.trials
     wanted = {
         key

@@ -64,7 +64,7 @@ def test_a_population_goes_on_in_a_space_that_none_of_its_members_is_of(compilin
     (number,) = course.numbers(lambda one: one.action == "narrow")
     clones = [one for one in course.recorded[number:] if one.action == "clone"]
     assert clones
-    explorer = course.schedule._method._explorer
+    explorer = course.schedule._course.method._explorer
     for one in clones:
         row = course.schedule.trials[one.changes[0].mst_key].row
         assert explorer.place(row) is not None, row

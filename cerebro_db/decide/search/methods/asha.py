@@ -106,7 +106,7 @@ class Asha(Method):
         return {"bracket": 0, "rung": len(self._epochs) - 1}
 
     def goes_to_end(self, trial: Trial) -> None:
-        """It leaves its rung, and is in the last one beside those that were promoted there."""
+        """Take a trial out of its rung: it is in the last one beside those that were promoted there."""
         key, rung = trial.mst_key, trial.place.get("rung", 0)
         for number in range(rung, len(self._epochs) - 1):
             self._promoted[number].add(key)
@@ -114,7 +114,7 @@ class Asha(Method):
         self._beside[-1].add(key)
 
     def adopted(self, trial: Trial) -> None:
-        """It begins like any other."""
+        """Have a trial begin like any other."""
         trial.budget = self._epochs[0]
         trial.place |= {"bracket": 0, "rung": 0}
 

@@ -108,7 +108,7 @@ class Bracketed(Method):
         """The brackets of its parameters."""
 
     def pace(self, trial: Trial) -> float:
-        """By the bracket: the first one has its model early, and others fill what it leaves free."""
+        """Pace of the bracket: the first one has its model early, and others fill what it leaves free."""
         one = self._bracket_of(trial)
         return 1.0 if one is None else one.pace
 
@@ -192,7 +192,7 @@ class Bracketed(Method):
         return Continue(key, one.bracket.rungs[0].epochs, _first_rung(one), reason)
 
     def started(self, trial: Trial) -> None:
-        """It is in the first rung."""
+        """Put a trial into the first rung."""
         assert self._last is not None
         self._join(self._last, trial.mst_key)
 
@@ -218,7 +218,7 @@ class Bracketed(Method):
         self._missed, self._is_exhausted = [], False
 
     def may_be_last(self, trial: Trial) -> bool:
-        """False for what somebody else has proposed, which has epochs of its own."""
+        """True for trials of the method itself: others have epochs of their own."""
         return super().may_be_last(trial) and not trial.is_adopted
 
     def last_place(self, trial: Trial) -> Mapping[str, Any]:
@@ -244,7 +244,7 @@ class Bracketed(Method):
         return is_small and any(one.missing for one in self._open)
 
     def narrow(self, space: Space) -> None:
-        """There may be other configurations now; trials outside go on in no other bracket."""
+        """Take another space, whose configurations may be others; trials outside go on in no other bracket."""
         self._narrow(space)
         self._is_narrowed = True
 

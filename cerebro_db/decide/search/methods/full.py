@@ -68,7 +68,7 @@ class Full(Method):
         return trial.is_open and trial.budget < self.full and not trial.is_adopted
 
     def may_be_last(self, trial: Trial) -> bool:
-        """False for what somebody else has proposed, with epochs of its own."""
+        """True for trials of the method itself: others have epochs of their own."""
         return super().may_be_last(trial) and not trial.is_adopted
 
     def extend(self, params: Mapping[str, Any]) -> None:

@@ -101,13 +101,13 @@ class Population(Method):
         return max(1, min(self._interval, self.full - done))
 
     def started(self, trial: Trial) -> None:
-        """It is a member; where it began with the state of another one, in the place of a third."""
+        """Make a trial a member; one that began with the state of another takes the place of a third."""
         if self._pending is None:
             self.left -= 1
         self._members.append(trial.mst_key)
 
     def adopted(self, trial: Trial) -> None:
-        """It is one more member."""
+        """Make a trial one more member."""
         trial.budget = self._step(trial.offset)
         self._members.append(trial.mst_key)
 
