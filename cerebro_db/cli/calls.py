@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from cerebro_db.cli.commands import called, command_of
-from cerebro_db.cli.output import error_console, print_json, show, tell
+from cerebro_db.cli.output import error_console, print_json, show, show_result
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.requests import fitting, searching
 from cerebro_db.requests.declared import Request
@@ -106,7 +106,7 @@ def _run_of(call: _Call) -> Callable[..., None]:
         if call.result is not None:
             values[call.result] = call.done or result
         values = {name: value for name, value in values.items() if value is not None}
-        tell(as_json, call.line(**values), **values)
+        show_result(as_json, call.line(**values), **values)
 
     return run
 
@@ -115,7 +115,7 @@ def wait(make_request: Callable[[], WaitRequest], dsn: str, as_json: bool) -> No
     """Waits until a run has ended; the exit code is 1 where it has not finished."""
     request = make_request()
     ((status,),) = called(dsn, request)
-    tell(as_json, _is_now(request.run_id or 0, status), run_id=request.run_id, status=status)
+    show_result(as_json, _is_now(request.run_id or 0, status), run_id=request.run_id, status=status)
     if status != "finished":
         raise typer.Exit(1)
 
@@ -165,4 +165,4 @@ def _timed(dsn: str, request: Any, what: str, as_json: bool) -> None:
         called(dsn, request)
     if not as_json:
         show(f"{what}: {time.monotonic() - began:.1f} s")
-    tell(as_json, str(request.output_table), output_table=request.output_table)
+    show_result(as_json, str(request.output_table), output_table=request.output_table)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cerebro_db.cli.commands import INTERRUPTED, client_of, command_of, session_of
-from cerebro_db.cli.output import tell, to_stderr
+from cerebro_db.cli.output import show_result, to_stderr
 from cerebro_db.errors import ConfigurationFailed, RunCancelled
 from cerebro_db.requests.fitting import FitRequest, ResumeRequest, RunRequest
 from cerebro_db.requests.searching import ExtendRequest, ReplayRequest, SearchRequest
@@ -99,7 +99,7 @@ def replay(client: Client, request: ReplayRequest, **callbacks: Any) -> int:
 def _end(client: Client, run_id: int, as_json: bool = False) -> None:
     """Print the status of a run; a run without any trained configuration is an error."""
     status = client.status(run_id)
-    tell(as_json, f"run {run_id}: {status}", run_id=run_id, status=status)
+    show_result(as_json, f"run {run_id}: {status}", run_id=run_id, status=status)
     if status == "failed":
         raise ConfigurationFailed(
             f"run {run_id} failed: no configuration was trained to the end",

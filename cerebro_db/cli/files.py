@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cerebro_db.cli.commands import Dsn, RunId, client_of, session_of
-from cerebro_db.cli.output import AsJson, show_text, tell
+from cerebro_db.cli.output import AsJson, show_result, show_text
 from cerebro_db.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def export(
         output.write_bytes(data)
     except OSError as error:
         raise InvalidArgument(f"--output: got {output}; {error.strerror}") from None
-    tell(as_json, f"{output}: {len(data)} bytes", file=str(output), bytes=len(data))
+    show_result(as_json, f"{output}: {len(data)} bytes", file=str(output), bytes=len(data))
 
 
 def import_model(
@@ -71,7 +71,7 @@ def import_model(
     with control_session(client.pool, client.search_path) as session, transaction(session):
         model_id = model_loading.load_model_file(session, client.pool, request)
     line = f"model_id {model_id} in {model_arch_table}"
-    tell(as_json, line, model_id=model_id, model_arch_table=model_arch_table)
+    show_result(as_json, line, model_id=model_id, model_arch_table=model_arch_table)
 
 
 def optuna_study(
@@ -88,7 +88,7 @@ def optuna_study(
     with control_session(client.pool, client.search_path) as session:
         count = write_study(session, run_id, file)
     line = f"{file}: {count} trials of run {run_id}"
-    tell(as_json, line, run_id=run_id, file=str(file), trials=count)
+    show_result(as_json, line, run_id=run_id, file=str(file), trials=count)
 
 
 def report(
@@ -109,7 +109,7 @@ def report(
     text = html(session_of(dsn), run_ids, curves)
     _write(output, text)
     size = len(text.encode())
-    tell(as_json, f"{output}: {size} bytes", file=str(output), bytes=size)
+    show_result(as_json, f"{output}: {size} bytes", file=str(output), bytes=size)
 
 
 def metrics(
@@ -141,7 +141,7 @@ def mlflow(
 ) -> None:
     """Writes a run into MLflow: a parent run, and a child for each configuration."""
     parent = _run(dsn, run_id).to_mlflow(tracking_uri, experiment, model)
-    tell(as_json, f"MLflow run {parent}", run_id=run_id, mlflow_run_id=parent)
+    show_result(as_json, f"MLflow run {parent}", run_id=run_id, mlflow_run_id=parent)
 
 
 def tensorboard(
@@ -152,7 +152,7 @@ def tensorboard(
 ) -> None:
     """Writes the learning curves of a run as event files for TensorBoard."""
     folder = str(_run(dsn, run_id).to_tensorboard(logdir))
-    tell(as_json, folder, run_id=run_id, folder=folder)
+    show_result(as_json, folder, run_id=run_id, folder=folder)
 
 
 def wandb(
@@ -164,7 +164,7 @@ def wandb(
 ) -> None:
     """Writes offline runs for Weights & Biases, which wandb sync sends: one for each configuration."""
     folder = str(_run(dsn, run_id).to_wandb(directory, project))
-    tell(as_json, folder, run_id=run_id, folder=folder)
+    show_result(as_json, folder, run_id=run_id, folder=folder)
 
 
 def _run(dsn: str, run_id: int) -> Run:

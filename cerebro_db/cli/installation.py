@@ -74,7 +74,7 @@ def install(
     files_root: FilesRoot = None,
     madlib: MadlibNames = False,
 ) -> None:
-    """Installs into a database, in one transaction; again is harmless."""
+    """Installs into a database, in one transaction; repeating it does no harm."""
     from cerebro_db.install import installer
     from cerebro_db.install.places import script_for
 

@@ -17,7 +17,7 @@ import typer
 from msgspec import structs
 
 from cerebro_db.cli.commands import Dsn, called, command_of, database_of, session_of
-from cerebro_db.cli.output import show, tell, to_stderr
+from cerebro_db.cli.output import show, show_result, to_stderr
 from cerebro_db.errors import CerebroError, InvalidArgument
 from cerebro_db.requests.jobs import ScheduleRequest, StartScheduleRequest, UnscheduleRequest
 
@@ -78,7 +78,7 @@ def daemon(
     if metrics_port is not None:
         _serve_metrics(dsn, metrics_address, metrics_port)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with suppress(KeyboardInterrupt):  # it is told to end
+    with suppress(KeyboardInterrupt):  # a service manager ends it
         _watch(dsn, seconds, once=once)
 
 
@@ -182,18 +182,20 @@ def schedule(
         return
     with database_of(dsn) as connections:
         ((timer,),) = connections.run(_TIMER, (name,))
-    tell(as_json, f"schedule {name}: {cron}, by {timer}", name=name, cron=cron, timer=timer)
+    show_result(as_json, f"schedule {name}: {cron}, by {timer}", name=name, cron=cron, timer=timer)
 
 
 def _known(dsn: str, name: str, as_json: bool, *, remove: bool) -> None:
     """Start a schedule that there is, or end it."""
     if remove:
         called(dsn, UnscheduleRequest(name))
-        tell(as_json, f"schedule {name} is removed", name=name, status="removed")
+        show_result(as_json, f"schedule {name} is removed", name=name, status="removed")
         return
     ((job_id,),) = called(dsn, StartScheduleRequest(name))
     status = "skipped" if job_id is None else "started"
-    tell(as_json, f"schedule {name}: {_started(job_id)}", name=name, status=status, job_id=job_id)
+    show_result(
+        as_json, f"schedule {name}: {_started(job_id)}", name=name, status=status, job_id=job_id
+    )
 
 
 def _started(job_id: int | None) -> str:

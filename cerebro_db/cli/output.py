@@ -33,7 +33,7 @@ def show_text(text: str) -> None:
     sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
 
 
-def tell(as_json: bool, line: str, **values: Any) -> None:
+def show_result(as_json: bool, line: str, **values: Any) -> None:
     """Print the result of a command: a line, or its values as JSON."""
     if as_json:
         print_json(values)

@@ -35,8 +35,8 @@ def picture(view: View, width: int = WIDE, titled: bool = True) -> Group:
         titled: whether the run is named; below the rungs of a search it is already.
     """
     parts: list[RenderableType] = [_head(view, titled), _board(view, width)]
-    if view.count > len(view.lines):
-        parts.append(Text(f"and {view.count - len(view.lines)} more", style="dim"))
+    if view.total > len(view.lines):
+        parts.append(Text(f"and {view.total - len(view.lines)} more", style="dim"))
     if view.workers:
         parts.append(_workers(view.workers, view.facts.goes_on))
     return Group(*parts)
@@ -50,7 +50,7 @@ def _head(view: View, titled: bool) -> Text:
     if titled:
         text.append(f"{facts.title} · ", style="bold")
         text.append(facts.status, style=_OF_RUNS.get(facts.status, "blue"))
-        text.append(f" · {view.count} configurations: {counts or 'none'}\n")
+        text.append(f" · {view.total} configurations: {counts or 'none'}\n")
     if is_open:
         text.append(f"{pace.done:,} hops so far")
     else:

@@ -8,7 +8,7 @@ import typer
 
 from cerebro_db.cli.commands import INTERRUPTED, Dsn, database_of, session_of
 from cerebro_db.cli.output import AsJson, console, print_json
-from cerebro_db.watching.looks import SECONDS
+from cerebro_db.watching.view import SECONDS
 
 NewestRun = Annotated[
     int | None,
@@ -59,7 +59,7 @@ def runs(
 
     found = runs_facts(session_of(dsn), limit)
     if as_json:
-        print_json([vars(one) for one in found])
+        print_json([one._asdict() for one in found])
     else:
         console().print(of_runs(found))
 
@@ -79,13 +79,13 @@ def show_run(
     if as_json:
         board = standings(session, view.facts.run_id)
         print_json({
-            "run": vars(view.facts), "pace": vars(view.pace), "again": statement,
-            "leaderboard": [vars(one) | {"results": one.results()} for one in board],
+            "run": view.facts._asdict(), "pace": view.pace._asdict(), "again": statement,
+            "leaderboard": [one._asdict() | {"results": one.results()} for one in board],
         })  # fmt: skip
         return
     screen = console()
     hidden = ("run_id", "name", "status", "error", "manifest", "search", "active")
-    facts = {name: one for name, one in vars(view.facts).items() if name not in hidden}
+    facts = {name: one for name, one in view.facts._asdict().items() if name not in hidden}
     screen.print(picture(view, screen.width))
     screen.print(of_facts(facts | dict(view.facts.manifest)))
     screen.print(f"\n{statement}", markup=False, highlight=False, soft_wrap=True)

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -23,8 +22,8 @@ from cerebro_db.errors import CerebroError
 from cerebro_db.models.best import best_trials
 from cerebro_db.postgres.catalog.trials import Progress, TrialRow, progress_of, search_of, trials_of
 from cerebro_db.postgres.sessions.session import Session
-from cerebro_db.watching import looks, reading
-from cerebro_db.watching.view import View, view_of
+from cerebro_db.watching import reading
+from cerebro_db.watching.view import SECONDS, View, pause_after, until_stopped, view_of, wait
 
 # Lines that are no configuration: head, headings, workers.
 _OTHER_LINES, _FEWEST, _FEWEST_TRIALS = 10, 5, 3
@@ -47,7 +46,7 @@ def looked_at(
     rungs = drawn(number, progress_of(session, number), spec, trials)
     if console.is_terminal:  # all of it is to be seen
         room = fitting(console) - len(console.render_lines(rungs, pad=False))
-        view = replace(view, lines=view.lines[: max(_FEWEST_TRIALS, room)])
+        view = view._replace(lines=view.lines[: max(_FEWEST_TRIALS, room)])
     return view, Group(rungs, picture(view, console.width, titled=False))
 
 
@@ -62,7 +61,7 @@ def watch(
     session: Session,
     run_id: int | None,
     console: Console,
-    seconds: float = looks.SECONDS,
+    seconds: float = SECONDS,
     once: bool = False,
 ) -> str:
     """Show a run until it has stopped; returns its status.
@@ -87,8 +86,8 @@ def watch(
             view, shown = looked_at(session, number, console)
             live.update(shown, refresh=True)
             if view.facts.goes_on:
-                pause = looks.pause_after(began, seconds)
-                looks.wait(pause, seconds, lambda: not reading.goes_on(session, number))
+                pause = pause_after(began, seconds)
+                wait(pause, seconds, lambda: not reading.goes_on(session, number))
     return view.facts.status
 
 
@@ -140,7 +139,7 @@ def shown_beside(
                     live.update(looked_at(session, runs[-1], console)[1], refresh=True)
 
                 try:
-                    looks.until_stopped(stop, draw, looks.SECONDS)
+                    until_stopped(stop, draw, SECONDS)
                 finally:
                     session.close()
 

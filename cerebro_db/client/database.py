@@ -6,11 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cerebro_db.client.grids import Grid, grids
 from cerebro_db.client.methods import PREFIX, all_methods, takes
 from cerebro_db.client.progress import shown_beside
 from cerebro_db.client.run import Run
-from cerebro_db.client.values import Frame, frame, plain
+from cerebro_db.client.values import Frame, Grid, frame, grids, plain
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.sessions.connections import Connections, connections_of
 from cerebro_db.requests import FUNCTIONS

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.errors import MissingPackage
 from cerebro_db.watching import reading, texts
 from cerebro_db.watching.hyperparameters import hyperparameters
-from cerebro_db.watching.reading import TRAINING, Measured, RunFacts, Standing
+from cerebro_db.watching.reading import Measured, RunFacts, Standing
 from cerebro_db.watching.statements import statement_of
 
 if TYPE_CHECKING:
@@ -36,9 +38,9 @@ def write_run(run: Run, tracking_uri: str | None, experiment: str | None, with_m
         with_model: whether the winner is logged as a model with a signature.
 
     Raises:
-        MissingPackage: MLflow is not installed.
+        MissingPackage: MLflow is not installed, or the winner is to be logged and TensorFlow is not.
     """
-    mlflow = _mlflow()
+    mlflow = _mlflow(with_model=with_model)
     client = mlflow.MlflowClient(tracking_uri)
     source = run.connections
     facts = run.facts
@@ -47,37 +49,56 @@ def write_run(run: Run, tracking_uri: str | None, experiment: str | None, with_m
     for each in reading.measures(source, facts.run_id):
         measured.setdefault(each.mst_key, []).append(each)
     experiment_id = _experiment(client, experiment or EXPERIMENT)
+    began = _moment(facts.started or facts.created)
     parent = client.create_run(
-        experiment_id, start_time=_moment(facts.started or facts.created), run_name=facts.title,
+        experiment_id, start_time=began, run_name=facts.title,
         tags=_tags(facts) | {"cerebro.again": _cut(statement_of(source, facts))},
     ).info.run_id  # fmt: skip
-    for one in board:
-        child = client.create_run(
-            experiment_id, start_time=_moment(facts.started or facts.created),
-            run_name=f"configuration {one.mst_key}",
-            tags={"mlflow.parentRunId": parent, "cerebro.mst_key": str(one.mst_key),
-                  "cerebro.rank": str(one.rank), "cerebro.status": one.status},
-        ).info.run_id  # fmt: skip
-        _write(client, child, _parameters(one), _metrics(facts, measured.get(one.mst_key, [])))
-        client.set_terminated(child, _ENDS.get(one.status, "RUNNING"), _end(facts))
-    best = next((one for one in board if one.epoch is not None), None)
-    if best is not None:
-        results = {name: value for name, value in best.results().items() if math.isfinite(value)}
-        last = [(f"best_{name}", value, _end(facts), 0) for name, value in results.items()]
-        _write(client, parent, {**_settings_of(facts), "best_mst_key": str(best.mst_key)}, last)
-    if with_model and facts.status == "finished" and best is not None:
-        _log_model(mlflow, tracking_uri, parent, run.best().keras())
-    client.set_terminated(parent, _ENDS.get(facts.status, "RUNNING"), _end(facts))
+    with _ended(client, parent, _ENDS.get(facts.status, "RUNNING"), _end(facts)):
+        for one in board:
+            child = client.create_run(
+                experiment_id, start_time=began, run_name=f"configuration {one.mst_key}",
+                tags={"mlflow.parentRunId": parent, "cerebro.mst_key": str(one.mst_key),
+                      "cerebro.rank": str(one.rank), "cerebro.status": one.status},
+            ).info.run_id  # fmt: skip
+            with _ended(client, child, _ENDS.get(one.status, "RUNNING"), _end(facts)):
+                metrics = _metrics(began, measured.get(one.mst_key, []))
+                _write(client, child, _parameters(one), metrics)
+        best = next((one for one in board if one.epoch is not None), None)
+        if best is not None:
+            results = {name: one for name, one in best.results().items() if math.isfinite(one)}
+            last = [(f"best_{name}", value, _end(facts), 0) for name, value in results.items()]
+            _write(client, parent, {**_settings_of(facts), "best_mst_key": str(best.mst_key)}, last)
+        if with_model and facts.status == "finished" and best is not None:
+            _log_model(mlflow, tracking_uri, parent, run.best().keras())
     return str(parent)
 
 
-def _mlflow() -> Any:
+@contextmanager
+def _ended(client: Any, run_id: str, status: str, when: int) -> Iterator[None]:
+    """End a run of MLflow after it was written: as failed where it could not be."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # the error tells what is the matter
+            client.set_terminated(run_id, "FAILED")
+        raise
+    client.set_terminated(run_id, status, when)
+
+
+def _mlflow(*, with_model: bool) -> Any:
+    """The package, before anything is written with it."""
     try:
         import mlflow
     except ImportError:
         raise MissingPackage(
             "MLflow is not installed", hint="pip install 'cerebro-db[mlflow]'"
         ) from None
+    if with_model and find_spec("tensorflow") is None:
+        raise MissingPackage(
+            "MLflow logs the winner with TensorFlow, which is not installed",
+            hint="pip install 'cerebro-db[cpu]'; without the model: --no-model, or with_model=False",
+        )
     return mlflow
 
 
@@ -101,25 +122,19 @@ def _write(
 
 
 def _parameters(one: Standing) -> dict[str, str]:
-    found = hyperparameters(one.compile_params, one.fit_params, one.model_id)
+    found = hyperparameters(one)
     texts_of = {name: texts.short(value) for name, value in found.items()}
     return texts_of | {"compile_params": one.compile_params, "fit_params": one.fit_params}
 
 
-def _metrics(facts: RunFacts, measured: Sequence[Measured]) -> list[tuple[str, float, int, int]]:
-    """Name, value, milliseconds and epoch of each result."""
-    return list(_each_metric(facts, measured))
-
-
-def _each_metric(
-    facts: RunFacts, measured: Sequence[Measured]
-) -> Iterator[tuple[str, float, int, int]]:
-    began = _moment(facts.started or facts.created)
-    for one in measured:
-        prefix = "" if one.dataset == TRAINING else "val_"
-        for name, value in one.values().items():
-            if math.isfinite(value):
-                yield prefix + name, value, began + round(1000 * one.elapsed), one.epoch
+def _metrics(began: int, measured: Sequence[Measured]) -> list[tuple[str, float, int, int]]:
+    """Name, value, milliseconds and epoch of each finite result."""
+    return [
+        (name, value, began + round(1000 * one.elapsed), one.epoch)
+        for one in measured
+        for name, value in one.results().items()
+        if math.isfinite(value)
+    ]
 
 
 def _settings_of(facts: RunFacts) -> dict[str, str]:

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
+from cerebro_db.core.statuses import DRIVEN
 from cerebro_db.errors import CerebroError
 from cerebro_db.postgres.sessions.connections import Connections
-from cerebro_db.watching import looks, reading, texts
+from cerebro_db.watching import reading, texts
 from cerebro_db.watching.reading import Pace, RunFacts
+from cerebro_db.watching.view import pause_after, until_stopped
 
 SECONDS = 0.5
 
@@ -135,7 +137,7 @@ def follow(
                 bar.update(facts, reading.pace(connections, run_id))
             if not facts.goes_on:
                 return facts
-            pause = looks.pause_after(began, seconds)
+            pause = pause_after(began, seconds)
             if end is not None:
                 if time.monotonic() >= end:
                     raise TimeoutError(f"run {run_id} still goes on after {timeout:g} seconds")
@@ -190,7 +192,7 @@ def _look_until(connections: Connections, run_id: int, stop: threading.Event) ->
         bar.update(reading.run_facts(connections, run_id), reading.pace(connections, run_id))
 
     try:
-        looks.until_stopped(stop, look, SECONDS)
+        until_stopped(stop, look, SECONDS)
     finally:
         bar.close()
 
@@ -204,7 +206,7 @@ def _next(connections: Connections, before: int) -> int | None:
     return connections.run(_BEGUN, (before,))[0][0]  # type: ignore[no-any-return]
 
 
-_BEGUN = """
+_BEGUN = f"""
 SELECT min(r.run_id) FROM cerebro.runs r
- WHERE r.run_id > %s AND r.owner = current_user AND r.status IN ('starting', 'running')
+ WHERE r.run_id > %s AND r.owner = current_user AND r.status IN {DRIVEN}
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from cerebro_db.postgres.sessions.connections import Connections
 from cerebro_db.watching import reading
 from cerebro_db.watching.comparing import Comparison, compare
 from cerebro_db.watching.hyperparameters import hyperparameters, varying
-from cerebro_db.watching.reading import TRAINING, RunFacts, Source, Standing
+from cerebro_db.watching.reading import RunFacts, Standing
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -100,7 +99,7 @@ class Run:
     def leaderboard(self) -> Frame:
         """A row a configuration, the best first: the hyperparameters that differ, and results."""
         board = reading.standings(self._connections, self.run_id)
-        found = [hyperparameters(one.compile_params, one.fit_params, one.model_id) for one in board]
+        found = [hyperparameters(one) for one in board]
         names = [name for name in varying(found) if name != "model_id"]
         results = list(dict.fromkeys(name for one in board for name in one.results()))
         columns = ["rank", "mst_key", "model_id", "status", "epoch"]
@@ -177,7 +176,7 @@ class Run:
         return self._as_model(facts, chosen[0])
 
     def _as_model(self, facts: RunFacts, one: Standing) -> Model:
-        parameters = hyperparameters(one.compile_params, one.fit_params, one.model_id)
+        parameters = hyperparameters(one)
         return Model(
             self._connections, self.run_id, one.mst_key, facts.model_output_table, parameters,
             one.results(),
@@ -216,7 +215,7 @@ class Run:
 
         Args:
             others: runs that it is compared with.
-            curves: whether the winner is asked about the validation table.
+            curves: whether the winner is scored on the validation table.
         """
         from cerebro_db.watching.report import html as written
 
@@ -242,9 +241,9 @@ class Run:
 
     def to_tensorboard(self, logdir: str | PathLike[str]) -> Path:
         """Write event files for TensorBoard: a folder for each configuration; returns the run's folder."""
-        from cerebro_db.client.tensorboard import write_run
+        from cerebro_db.client.curves import to_tensorboard
 
-        return write_run(self._connections, self.run_id, Path(logdir))
+        return to_tensorboard(self._connections, self.run_id, Path(logdir))
 
     def to_wandb(self, directory: str | PathLike[str] = ".", project: str | None = None) -> Path:
         """Write offline runs for Weights & Biases, one for each configuration; returns their folder.
@@ -253,32 +252,22 @@ class Run:
             directory: in which the folder ``wandb`` is made, for ``wandb sync``.
             project: by default ``cerebro``.
         """
-        from cerebro_db.client.wandb import write_run
+        from cerebro_db.client.curves import to_wandb
 
-        return write_run(self._connections, self.run_id, Path(directory), project)
+        return to_wandb(self._connections, self.run_id, Path(directory), project)
 
     @property
     def connections(self) -> Connections:
-        """To the database of the run."""
+        """Connections to the database of the run."""
         return self._connections
 
     @property
     def parameters(self) -> Mapping[int, Mapping[str, Any]]:
         """The hyperparameters of each configuration, by mst_key."""
         return {
-            one.mst_key: hyperparameters(one.compile_params, one.fit_params, one.model_id)
+            one.mst_key: hyperparameters(one)
             for one in reading.standings(self._connections, self.run_id)
         }
 
 
 _PAUSE = "SELECT cerebro.cerebro_pause(%s)"
-
-
-def curves_of(source: Source, run_id: int) -> dict[int, dict[int, dict[str, float]]]:
-    """Finite results by mst_key, epoch and name; names on the validation table begin with ``val_``."""
-    curves: dict[int, dict[int, dict[str, float]]] = {}
-    for one in reading.measures(source, run_id):
-        prefix = "" if one.dataset == TRAINING else "val_"
-        of_epoch = curves.setdefault(one.mst_key, {}).setdefault(one.epoch, {})
-        of_epoch |= {prefix + n: v for n, v in one.values().items() if math.isfinite(v)}
-    return curves

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cerebro_db.watching.hyperparameters import hyperparameters
 from cerebro_db.watching.reading import RunFacts, Source, Standing, run_facts, standings
 
-# Of how a run was asked for; what is there for people does not count.
-_ASKED = (
+# Of the request for a run; what is there for people does not count.
+_REQUESTED = (
     "source_table", "validation_table", "model_selection_table", "model_arch_table", "num_iterations",
     "metrics_compute_frequency", "warm_start", "seed", "num_partitions", "num_workers", "threads", "use_gpus",
     "use_caching", "durability", "schedule", "strategy_params", "cerebro_version",
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """Something that is not the same in all runs.
 
     Attributes:
@@ -32,8 +30,7 @@ class Difference:
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(NamedTuple):
     """A configuration in several runs: the same model and parameters.
 
     Attributes:
@@ -49,8 +46,7 @@ class Side:
     ranks: tuple[int | None, ...]
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """Runs side by side."""
 
     runs: tuple[RunFacts, ...]
@@ -61,8 +57,8 @@ class Comparison:
         """The comparison as plain values."""
         return {
             "runs": [one.run_id for one in self.runs],
-            "differences": [vars(one) for one in self.differences],
-            "configurations": [vars(one) for one in self.sides],
+            "differences": [one._asdict() for one in self.differences],
+            "configurations": [one._asdict() for one in self.sides],
         }
 
 
@@ -105,10 +101,10 @@ def differences(runs: Sequence[RunFacts], prints: Sequence[Mapping[str, Any]]) -
         runs: two or more.
         prints: fingerprints of the data of each.
     """
-    asked = [{name: getattr(run, name) for name in _ASKED} for run in runs]
+    requested = [{name: getattr(run, name) for name in _REQUESTED} for run in runs]
     searches = [{"search": run.search} for run in runs]
     versions = [_flat(run.manifest) for run in runs]
-    kinds = (("data", prints), ("asked", asked), ("asked", searches), ("versions", versions))
+    kinds = (("data", prints), ("asked", requested), ("asked", searches), ("versions", versions))
     return [
         Difference(kind, name, tuple(_shown(one.get(name)) for one in values))
         for kind, values in kinds
@@ -159,7 +155,7 @@ def _order(row: Sequence[Standing | None]) -> tuple[int, int, int]:
 def _side(row: Sequence[Standing | None]) -> Side:
     first = next(one for one in row if one is not None)
     return Side(
-        hyperparameters(first.compile_params, first.fit_params, first.model_id),
+        hyperparameters(first),
         tuple(None if one is None else one.mst_key for one in row),
         tuple({} if one is None else one.results() for one in row),
         tuple(None if one is None else one.rank for one in row),

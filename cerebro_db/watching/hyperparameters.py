@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,14 +28,14 @@ _GROUPS = 10
 _LEAST = 4
 
 
-def hyperparameters(compile_params: str, fit_params: str, model_id: int) -> dict[str, Value]:
+def hyperparameters(one: Standing) -> dict[str, Value]:
     """The hyperparameters of a configuration by name, such as ``{"optimizer": "Adam", "lr": 0.1}``.
 
     Arguments of the optimizer have their own names. Texts that cannot be read are left out: whoever owns
     a run may have written anything.
     """
-    found: dict[str, Value] = {"model_id": model_id}
-    for text in (compile_params, fit_params):
+    found: dict[str, Value] = {"model_id": one.model_id}
+    for text in (one.compile_params, one.fit_params):
         for name, value in _read(text):
             found.setdefault(name, value)
     return found
@@ -80,8 +79,7 @@ def varying(all_of_them: Sequence[Mapping[str, Value]]) -> list[str]:
     return [n for n in names if len({repr(one.get(n)) for one in all_of_them}) > 1]
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """A hyperparameter as an axis: numbers, or places of categories.
 
     Attributes:
@@ -138,9 +136,7 @@ def importance(
     known = [one for one in standings if math.isfinite(scores.get(one.mst_key, math.nan))]
     if len(known) < _LEAST:
         return "", []
-    found = axes(
-        [hyperparameters(one.compile_params, one.fit_params, one.model_id) for one in known]
-    )
+    found = axes([hyperparameters(one) for one in known])
     values = [scores[one.mst_key] for one in known]
     if len(known) > MOST_FOR_FANOVA:
         alone = [_alone(axis, np.asarray(values)) for axis in found]

@@ -10,7 +10,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from cerebro_db.core.statuses import RUNS
+from cerebro_db.core.statuses import DRIVEN, GOING_ON, RUNS
 from cerebro_db.errors import CerebroError
 from cerebro_db.watching import reading
 from cerebro_db.watching.reading import Source
@@ -92,9 +92,9 @@ class RunsCollector:
             labels=labels,
         )  # fmt: skip
         count = GaugeMetricFamily("cerebro_run_workers", "Workers that have hopped", labels=labels)
-        for run_id, workers, waited, whole, megabytes in self._source.run(_WORKERS):
+        for run_id, workers, share, megabytes in self._source.run(_WORKERS):
             of_run = [str(run_id)]
-            idle.add_metric(of_run, min(1.0, float(waited) / float(whole)) if whole > 0 else 0.0)
+            idle.add_metric(of_run, share)
             memory.add_metric(of_run, float(megabytes) * 2**20)
             count.add_metric(of_run, int(workers))
         return [idle, memory, count]
@@ -112,12 +112,12 @@ _TOTALS = """
 SELECT count(*), coalesce(sum(rows), 0), coalesce(sum(extract(epoch FROM finished - started)), 0)::double precision
   FROM cerebro.hops
 """
-_GOING_ON = """
-SELECT run_id, name FROM cerebro.runs WHERE status IN ('queued', 'starting', 'running') ORDER BY run_id
+_GOING_ON = f"""
+SELECT run_id, name FROM cerebro.runs WHERE status IN {GOING_ON} ORDER BY run_id
 """
-_WORKERS = """
-SELECT w.run_id, count(*), sum(w.waited), sum(w.seconds), sum(w.memory_mb)
-  FROM cerebro._worker_times w JOIN cerebro.runs r ON r.run_id = w.run_id AND r.status IN ('starting', 'running')
+_WORKERS = f"""
+SELECT w.run_id, count(*), coalesce(sum(w.idle * w.seconds) / nullif(sum(w.seconds), 0), 0), sum(w.memory_mb)
+  FROM cerebro._worker_times w JOIN cerebro.runs r ON r.run_id = w.run_id AND r.status IN {DRIVEN}
  GROUP BY w.run_id ORDER BY w.run_id
 """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -24,15 +23,14 @@ class Source(Protocol):
         """The rows of a statement, whose parameters are ``%s``."""
 
 
-@dataclass(frozen=True)
-class RunFacts:
+class RunFacts(NamedTuple):
     """Request and standing of a run: a row of ``cerebro.runs``, and what is internal of it.
 
     Attributes:
         manifest: versions and numbers of what computes.
         active: seconds that earlier drivers spent on it.
         schedule: the strategy.
-        search: what a search was asked for; None of a run with a table of configurations.
+        search: the spec of a search, as JSON; None of a run with a table of configurations.
     """
 
     run_id: int
@@ -78,14 +76,12 @@ class RunFacts:
         return f"run {self.run_id}" + (f" {self.name}" if self.name else "")
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(NamedTuple):
     """A row of ``cerebro.leaderboard``.
 
     Attributes:
         rank: from 1; those that failed or were cancelled come last.
         epoch: after which it was last measured; None before.
-        names: of the metrics.
     """
 
     mst_key: int
@@ -135,16 +131,23 @@ class Measured(NamedTuple):
         """Loss and metrics by name."""
         return {LOSS: self.loss, **dict(zip(self.names, self.metrics, strict=False))}
 
+    def results(self) -> dict[str, float]:
+        """Loss and metrics by name; those of the validation table begin with ``val_``."""
+        prefix = "" if self.dataset == TRAINING else "val_"
+        return {prefix + name: value for name, value in self.values().items()}
 
-@dataclass(frozen=True)
-class Pace:
-    """Progress of a run.
+
+class Pace(NamedTuple):
+    """Progress of a run, as ``cerebro._pace`` has it.
 
     Attributes:
         planned: hops of all epochs of the configurations that have not failed.
         rows: trained so far.
         seconds: in which somebody drove it, up to the last hop.
         last: when the last hop ended.
+        share: of the planned hops that are done, from 0 to 1.
+        rows_per_second: of all configurations together; None before the first hop.
+        seconds_left: if hops go on at this pace; None before there is any.
     """
 
     configurations: int
@@ -154,23 +157,9 @@ class Pace:
     rows: int
     seconds: float
     last: datetime | None
-
-    @property
-    def share(self) -> float:
-        """Share of the planned hops that are done, from 0 to 1."""
-        return min(1.0, self.done / self.planned) if self.planned else 0.0
-
-    @property
-    def seconds_left(self) -> float | None:
-        """If hops go on at this pace; None before there is any."""
-        if not self.done or self.seconds <= 0:
-            return None
-        return self.seconds * max(0, self.planned - self.done) / self.done
-
-    @property
-    def rows_per_second(self) -> float | None:
-        """Rows trained a second by all configurations together; None before the first hop."""
-        return self.rows / self.seconds if self.seconds > 0 else None
+    share: float
+    rows_per_second: float | None
+    seconds_left: float | None
 
 
 class Hopped(NamedTuple):
@@ -221,60 +210,61 @@ def goes_on(source: Source, run_id: int) -> bool:
     return bool(rows) and rows[0][0] in GOING_ON
 
 
-# In the order of the fields of RunFacts.
-_RUNS = """
-SELECT r.run_id, r.owner::text, r.name, r.description, r.status, r.error, r.source_table, r.validation_table,
-       r.model_output_table, r.model_selection_table, i.model_arch_table, r.num_iterations,
-       r.metrics_compute_frequency, r.warm_start, r.seed, r.num_partitions, r.num_workers, r.threads,
-       i.use_gpus, i.use_caching, r.durability, r.schedule, r.strategy_params, i.cerebro_version, r.manifest::text,
-       i.search::text, i.active, r.created, r.started, r.resumed, r.finished
-  FROM cerebro.runs r JOIN cerebro._runs i ON i.run_id = r.run_id
- WHERE {} ORDER BY r.run_id DESC
+def columns(kind: Any, **sources: str) -> str:
+    """Columns of a query for rows of a type: those of its fields, or what stands for them."""
+    return ", ".join(
+        f"{sources[name]} AS {name}" if name in sources else name for name in kind._fields
+    )
+
+
+_INTERNAL = ("model_arch_table", "use_gpus", "use_caching", "cerebro_version", "active")
+_RUNS = f"""
+SELECT {columns(RunFacts, owner="owner::text", manifest="manifest::text", search="search::text")}
+  FROM (SELECT r.*, i.search, {", ".join(f"i.{name}" for name in _INTERNAL)}
+          FROM cerebro.runs r JOIN cerebro._runs i ON i.run_id = r.run_id) r
+ WHERE {{}} ORDER BY run_id DESC
 """
-_NEWEST = """r.run_id = coalesce(
-    (SELECT max(g.run_id) FROM cerebro.runs g WHERE g.status IN ('queued', 'starting', 'running')),
+_NEWEST = f"""r.run_id = coalesce(
+    (SELECT max(g.run_id) FROM cerebro.runs g WHERE g.status IN {GOING_ON}),
     (SELECT max(n.run_id) FROM cerebro._runs n))"""
 
 
 def _run(row: tuple[Any, ...]) -> RunFacts:
-    values = dict(zip((field.name for field in fields(RunFacts)), row, strict=True))
-    manifest = json.loads(values["manifest"] or "{}")
-    values["manifest"] = manifest if isinstance(manifest, dict) else {}
-    values["search"] = None if values["search"] is None else json.loads(values["search"])
-    return RunFacts(**values)
+    found = RunFacts._make(row)
+    manifest = json.loads(row[RunFacts._fields.index("manifest")] or "{}")
+    search = row[RunFacts._fields.index("search")]
+    return found._replace(
+        manifest=manifest if isinstance(manifest, dict) else {},
+        search=None if search is None else json.loads(search),
+    )
 
 
 def standings(source: Source, run_id: int) -> list[Standing]:
     """The leaderboard of a run, the best configuration first."""
-    return [_standing(row) for row in source.run(_BOARD, (run_id,))]
+    return [_standing(Standing._make(row)) for row in source.run(_BOARD, (run_id,))]
 
 
-def _standing(row: tuple[Any, ...]) -> Standing:
-    values = dict(zip((field.name for field in fields(Standing)), row, strict=True))
-    values["names"] = _texts(values["names"])
-    for name in ("validation_metrics", "training_metrics"):
-        values[name] = _numbers(values[name])
-    return Standing(**values)
+def _standing(one: Standing) -> Standing:
+    return one._replace(
+        names=_texts(one.names),
+        validation_metrics=_numbers(one.validation_metrics),
+        training_metrics=_numbers(one.training_metrics),
+    )
 
 
-_BOARD = """
-SELECT l.mst_key, l.rank, l.model_id, l.compile_params, l.fit_params, l.status, l.epoch, l.metric_names,
-       l.validation_metrics, l.validation_loss, l.training_metrics, l.training_loss, l.error
-  FROM cerebro.leaderboard l WHERE l.run_id = %s ORDER BY l.rank, l.mst_key
+_BOARD = f"""
+SELECT {columns(Standing, names="metric_names")} FROM cerebro.leaderboard WHERE run_id = %s ORDER BY rank, mst_key
 """
 
 
 def measures(source: Source, run_id: int) -> list[Measured]:
     """The losses and metrics of a run, by configuration, data set and epoch."""
-    return [
-        Measured(key, epoch, dataset, loss, _texts(names), _numbers(values), elapsed)
-        for key, epoch, dataset, loss, names, values, elapsed in source.run(_MEASURES, (run_id,))
-    ]
+    found = map(Measured._make, source.run(_MEASURES, (run_id,)))
+    return [one._replace(names=_texts(one.names), metrics=_numbers(one.metrics)) for one in found]
 
 
-_MEASURES = """
-SELECT m.mst_key, m.epoch, m.dataset, m.loss, m.metric_names, m.metrics, m.elapsed
-  FROM cerebro.metrics m WHERE m.run_id = %s ORDER BY m.mst_key, m.dataset, m.epoch
+_MEASURES = f"""
+SELECT {columns(Measured, names="metric_names")} FROM cerebro.metrics WHERE run_id = %s ORDER BY mst_key, dataset, epoch
 """
 
 
@@ -290,38 +280,27 @@ SELECT h.mst_key, h.epoch, h.partition_key, h.worker, extract(epoch FROM h.start
 """
 
 
-def idle_share(waited: float, seconds: float) -> float:
-    """Share of the time of a worker with nothing to do, from 0 to 1."""
-    return min(1.0, max(0.0, waited / seconds)) if seconds > 0 else 0.0
-
-
-def worker_times(source: Source, run_id: int) -> dict[int, tuple[float, float, float]]:
-    """Seconds in hops, seconds with nothing to do, and seconds from the first hop to the last, by worker."""
-    return {
-        int(worker): (float(busy), float(waited), float(seconds))
-        for worker, busy, waited, seconds in source.run(_TIMES, (run_id,))
-    }
+def worker_times(source: Source, run_id: int) -> dict[int, tuple[float, float]]:
+    """Shares of the time of each worker with nothing to do, and in scans and the like, from 0 to 1."""
+    return {worker: (idle, scoring) for worker, idle, scoring in source.run(_TIMES, (run_id,))}
 
 
 _TIMES = """
-SELECT t.worker, t.busy, t.waited, t.seconds FROM cerebro._worker_times t WHERE t.run_id = %s ORDER BY t.worker
+SELECT worker, idle, scoring FROM cerebro._worker_times WHERE run_id = %s ORDER BY worker
 """
 
 
 def pace(source: Source, run_id: int) -> Pace:
-    """Progress of a run, as ``cerebro.progress`` has it."""
-    ((configurations, failed, done, planned, rows, seconds, last),) = source.run(_PACE, (run_id,))
-    return Pace(configurations, failed, done, planned, int(rows), float(seconds or 0), last)
+    """Progress of a run."""
+    ((*row,),) = source.run(_PACE, (run_id,))
+    found = Pace._make(row)
+    return found._replace(rows=int(found.rows), seconds=float(found.seconds or 0))
 
 
-_PACE = """
-SELECT p.configurations, p.failed, p.done, p.planned, p.rows, p.seconds, p.last FROM cerebro._pace p
- WHERE p.run_id = %s
-"""
+_PACE = f"SELECT {columns(Pace)} FROM cerebro._pace WHERE run_id = %s"
 
 
-@dataclass(frozen=True)
-class Lineage:
+class Lineage(NamedTuple):
     """A version of the registry that came from a run."""
 
     model: str
@@ -333,15 +312,12 @@ class Lineage:
 
 def lineage(source: Source, run_id: int) -> list[Lineage]:
     """The versions that were registered from a run."""
-    return [
-        Lineage(row[0], row[1], row[2], _texts(row[3]), row[4])
-        for row in source.run(_LINEAGE, (run_id,))
-    ]
+    found = map(Lineage._make, source.run(_LINEAGE, (run_id,)))
+    return [one._replace(aliases=_texts(one.aliases)) for one in found]
 
 
-_LINEAGE = """
-SELECT v.name, v.version, v.mst_key, v.aliases, v.registered
-  FROM cerebro.registered_versions v WHERE v.run_id = %s ORDER BY v.name, v.version
+_LINEAGE = f"""
+SELECT {columns(Lineage, model="name")} FROM cerebro.registered_versions WHERE run_id = %s ORDER BY name, version
 """
 
 
@@ -391,7 +367,7 @@ SELECT d.kind, d.recorded, d.encoding_of, d.source_table, d.output_table, d.num_
 
 
 def goal_of(source: Source, run_id: int) -> str:
-    """By which configurations of a run are ranked: ``max`` or ``min`` of the first metric, or ``loss``."""
+    """What configurations of a run are ranked by: ``max`` or ``min`` of the first metric, or ``loss``."""
     rows = source.run(
         "SELECT c.goal FROM cerebro._configurations c WHERE c.run_id = %s LIMIT 1", (run_id,)
     )
@@ -404,20 +380,3 @@ def _texts(values: Any) -> tuple[str, ...]:
 
 def _numbers(values: Any) -> tuple[float, ...]:
     return tuple(math.nan if one is None else float(one) for one in values or ())
-
-
-def badness(goal: str, one: Standing) -> float:
-    """The value that a configuration is ranked by, as ``cerebro.leaderboard`` has it; NaN where there is none."""
-    metrics = one.validation_metrics or one.training_metrics
-    loss = one.training_loss if one.validation_loss is None else one.validation_loss
-    if goal == LOSS:
-        return math.nan if loss is None else loss
-    if not metrics:
-        return math.nan
-    return -metrics[0] if goal == "max" else metrics[0]
-
-
-def score(goal: str, one: Standing) -> float:
-    """The value that a configuration is ranked by, as it was measured; NaN where there is none."""
-    value = badness(goal, one)
-    return -value if goal == "max" else value

@@ -25,13 +25,11 @@ from cerebro_db.watching.comparing import Comparison, compare
 from cerebro_db.watching.hyperparameters import Value, axes, hyperparameters, importance, varying
 from cerebro_db.watching.reading import (
     LOSS,
-    TRAINING,
     Hopped,
     Measured,
     RunFacts,
     Source,
     Standing,
-    badness,
 )
 from cerebro_db.watching.statements import statement_of
 
@@ -64,7 +62,7 @@ class RunReport:
     curves: Any = None
     no_curves: str = ""
     parameters: Sequence[Mapping[str, Value]] = field(default_factory=list)
-    times: Mapping[int, tuple[float, float, float]] = field(default_factory=dict)
+    times: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     importances: Sequence[Importance] | None = None
     drift: Sequence[reading.Drifted] = ()
 
@@ -88,7 +86,7 @@ def read(source: Source, run_id: int | None, with_curves: bool = True) -> RunRep
     Args:
         source: whose role may see the run.
         run_id: None for the newest.
-        with_curves: whether the winner is asked about the validation table, which takes a worker.
+        with_curves: whether the winner is scored on the validation table, which takes a worker.
 
     Raises:
         UndefinedRun: the caller has no such run.
@@ -106,7 +104,7 @@ def read(source: Source, run_id: int | None, with_curves: bool = True) -> RunRep
         statement_of(source, facts),
         curves,
         why,
-        [hyperparameters(one.compile_params, one.fit_params, one.model_id) for one in board],
+        [hyperparameters(one) for one in board],
         reading.worker_times(source, facts.run_id),
         None if facts.search is None else _importances(source, facts.run_id),
         reading.drift(source, facts),
@@ -248,12 +246,9 @@ def series(measured: Sequence[Measured], keys: Sequence[int]) -> dict[str, Any]:
     epochs: dict[str, dict[int, int]] = {}
     points: dict[str, list[tuple[int, int, float | None]]] = {}
     for one in measured:
-        prefix = "" if one.dataset == TRAINING else "val_"
         if one.mst_key in places:
-            for name, value in one.values().items():
-                points.setdefault(prefix + name, []).append(
-                    (places[one.mst_key], one.epoch, _short(value))
-                )
+            for name, value in one.results().items():
+                points.setdefault(name, []).append((places[one.mst_key], one.epoch, _short(value)))
     found: dict[str, Any] = {}
     for name, values in points.items():
         order = sorted({epoch for _, epoch, _ in values})
@@ -279,9 +274,10 @@ def _axis(axis: Any) -> dict[str, Any]:
 
 def _importance(run: RunReport) -> dict[str, Any]:
     """Importance of hyperparameters: of a search that of the SQL function, for its objective."""
-    scores = {one.mst_key: badness(run.goal, one) for one in run.board}
+    measure = first_series(run)
+    scores = {one.mst_key: _ranked_by(measure, one) for one in run.board}
     if run.importances is None:
-        method, found, measure = *importance(run.board, scores), first_series(run)
+        method, found = importance(run.board, scores)
     else:
         method, found, measure = "fANOVA", list(run.importances), _objective(run.facts)
     return {
@@ -291,6 +287,12 @@ def _importance(run: RunReport) -> dict[str, Any]:
         "values": [_short(one.value) for one in found],
         "trials": [one.trials for one in found],
     }
+
+
+def _ranked_by(measure: str, one: Standing) -> float:
+    """The result that a configuration is ranked by; NaN where there is none."""
+    results = one.results()
+    return results.get(measure, results.get(measure.removeprefix("val_"), math.nan))
 
 
 def _objective(facts: RunFacts) -> str:
@@ -307,12 +309,12 @@ def _objective(facts: RunFacts) -> str:
         return ""
 
 
-def work(hops: Sequence[Hopped], times: Mapping[int, tuple[float, float, float]]) -> dict[str, Any]:
+def work(hops: Sequence[Hopped], times: Mapping[int, tuple[float, float]]) -> dict[str, Any]:
     """Work of the workers by time: hops, or of many hops the share of each interval that they were busy.
 
     Args:
         hops: of the run; seconds are since the first one began.
-        times: of each worker, in hops, with nothing to do, and in all.
+        times: of each worker, the shares with nothing to do, and in scans and the like.
     """
     if not hops:
         return {"workers": [], "idle": [], "scoring": [], "seconds": 0}
@@ -324,7 +326,7 @@ def work(hops: Sequence[Hopped], times: Mapping[int, tuple[float, float, float]]
     first = float(began.min())
     began, ended = began - first, ended - first
     seconds = max(float(ended.max()), 1e-3)
-    shares = [_of_time(times.get(one, (0.0, 0.0, 0.0))) for one in workers]
+    shares = [times.get(one, (0.0, 0.0)) for one in workers]
     found: dict[str, Any] = {
         "workers": workers,
         "idle": [_short(idle) for idle, _ in shares],
@@ -341,13 +343,6 @@ def work(hops: Sequence[Hopped], times: Mapping[int, tuple[float, float, float]]
             for at, start, end, one in zip(place, began.tolist(), ended.tolist(), hops, strict=True)
         ]
     }
-
-
-def _of_time(times: tuple[float, float, float]) -> tuple[float, float]:
-    """The shares of the time of a worker with nothing to do, and in scans and the like."""
-    busy, waited, seconds = times
-    idle = reading.idle_share(waited, seconds)
-    return idle, max(0.0, 1 - idle - busy / seconds) if seconds > 0 else 0.0
 
 
 def _shares(

@@ -8,23 +8,29 @@ from typing import Any
 
 from cerebro_db.core.search import Objective, SearchSpec
 from cerebro_db.postgres.names import value_literal
+from cerebro_db.requests.fitting import FitRequest
 from cerebro_db.watching.reading import RunFacts, Source
 from cerebro_db.wire import plain
 
-_FIT = (
-    ("num_iterations", None), ("use_gpus", False), ("validation_table", None),
-    ("metrics_compute_frequency", None), ("warm_start", False), ("name", None), ("description", None),
-    ("use_caching", True), ("seed", 0), ("durability", "hop"), ("strategy_params", ""),
+# Named apart; and the number of workers, which changes no results.
+_APART = (
+    "source_table", "model_output_table", "model_selection_table", "schedule", "strategy", "num_workers",
 )  # fmt: skip
 
 
 def statement_of(source: Source, run: RunFacts) -> str:
     """The call that asks for the same run under another output table."""
-    output = _again(run.model_output_table)
+    output = _beside(run.model_output_table)
     if run.search is not None:
         return _search(run, SearchSpec.from_text(json.dumps(run.search)), output)
     tables: dict[str, Any] = {"source_table": run.source_table, "model_output_table": output}
-    options = {name: getattr(run, name) for name, default in _FIT if getattr(run, name) != default}
+    function = FitRequest.function
+    options = {
+        name: value
+        for name in function.arguments
+        if name not in _APART
+        and (value := getattr(run, name, None)) not in (None, "", function.defaults.get(name))
+    }
     options["strategy"] = run.schedule  # always: it decides the bits, whatever the default is
     if run.model_selection_table is not None:
         given = {**tables, "model_selection_table": run.model_selection_table, **options}
@@ -35,7 +41,7 @@ def statement_of(source: Source, run: RunFacts) -> str:
     return call("cerebro_fit", given)
 
 
-def _again(table: str) -> str:
+def _beside(table: str) -> str:
     """Another name beside that of a table, which is written as the server would."""
     is_quoted = table.endswith('"')
     return f'{table[:-1]}_again"' if is_quoted else f"{table}_again"
@@ -48,9 +54,9 @@ SELECT c.model_id, c.compile_params, c.fit_params FROM cerebro._configurations c
 
 def _search(run: RunFacts, spec: SearchSpec, output: str) -> str:
     """Two calls: one replays the decisions of a search to the same bits, one searches from the beginning."""
-    again = call("cerebro_replay", {"run_id": run.run_id, "model_output_table": output})
+    replayed = call("cerebro_replay", {"run_id": run.run_id, "model_output_table": output})
     if spec.replays:
-        return again
+        return replayed
     given: dict[str, Any] = {
         "source_table": run.source_table,
         "model_output_table": output,
@@ -77,7 +83,7 @@ def _search(run: RunFacts, spec: SearchSpec, output: str) -> str:
     }
     # Its trials are kept with the search, and the number of their run is not.
     learnt = ", with warm_start_run := that of the run it has learnt from" if spec.earlier else ""
-    return f"{again}\n\n-- or from the beginning{learnt}:\n{call('cerebro_search', kept)}"
+    return f"{replayed}\n\n-- or from the beginning{learnt}:\n{call('cerebro_search', kept)}"
 
 
 # As the function calls them.

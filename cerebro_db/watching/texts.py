@@ -67,6 +67,8 @@ def plain(value: Any) -> Any:
     """A value as JSON can have it; what is not a number is null."""
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple | set):

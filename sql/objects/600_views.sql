@@ -200,15 +200,19 @@ COMMENT ON VIEW cerebro._statuses IS 'Internal: the status of each configuration
 
 -- Where the time of each worker went, from its first hop to its last: what is neither hop nor waiting is scoring.
 CREATE VIEW cerebro._worker_times WITH (security_barrier) AS
-SELECT h.run_id, h.worker, count(*) AS hops, max(h.memory_mb) AS memory_mb,
-       sum(extract(epoch FROM h.finished - h.started))::double precision AS busy,
-       coalesce(sum(CASE WHEN h.started > h.first THEN h.waited END), 0)::double precision AS waited,
-       extract(epoch FROM max(h.finished) - min(h.started))::double precision AS seconds
-  FROM (SELECT x.run_id, x.worker, x.memory_mb, x.started, x.finished, x.waited,
-               min(x.started) OVER (PARTITION BY x.run_id, x.worker) AS first
-          FROM cerebro._hops x) h
- GROUP BY h.run_id, h.worker;
-COMMENT ON VIEW cerebro._worker_times IS 'Internal: seconds of each worker in hops, without anything to do, and in all.';
+SELECT i.*, CASE WHEN i.seconds > 0 THEN greatest(0, 1 - i.idle - i.busy / i.seconds) ELSE 0 END AS scoring
+  FROM (SELECT t.*, CASE WHEN t.seconds <= 0 OR t.waited <= 0 THEN 0 WHEN t.waited >= t.seconds THEN 1
+                         ELSE t.waited / t.seconds END AS idle
+          FROM (SELECT h.run_id, h.worker, count(*) AS hops, max(h.memory_mb) AS memory_mb,
+                       sum(extract(epoch FROM h.finished - h.started))::double precision AS busy,
+                       coalesce(sum(CASE WHEN h.started > h.first THEN h.waited END), 0)::double precision AS waited,
+                       extract(epoch FROM max(h.finished) - min(h.started))::double precision AS seconds
+                  FROM (SELECT x.run_id, x.worker, x.memory_mb, x.started, x.finished, x.waited,
+                               min(x.started) OVER (PARTITION BY x.run_id, x.worker) AS first
+                          FROM cerebro._hops x) h
+                 GROUP BY h.run_id, h.worker) t) i;
+COMMENT ON VIEW cerebro._worker_times IS
+'Internal: seconds of each worker in hops, without anything to do, and in all; and the shares of idleness and of scoring.';
 GRANT SELECT ON cerebro._statuses, cerebro._worker_times TO cerebro_user;
 
 -- Nothing is computed ahead in WITH, and windows are of one run: a condition on run_id reaches all tables.
@@ -265,18 +269,25 @@ COMMENT ON VIEW cerebro._hops_of IS 'Internal: how far each configuration is.';
 
 -- Of configurations that have failed, hops count that were done; the others are to do all of theirs.
 CREATE VIEW cerebro._pace WITH (security_barrier) AS
-SELECT r.run_id, coalesce(c.configurations, 0) AS configurations, coalesce(c.failed, 0) AS failed,
-       coalesce(c.done, 0)::bigint AS done,
-       least(CASE WHEN r.status = 'finished' THEN coalesce(c.done, 0) ELSE coalesce(c.planned, 0) END,
-             9223372036854775807)::bigint AS planned,
-       coalesce(c.rows, 0) AS rows, c.last,
-       -- What earlier drivers took, and this one so far: no time when nobody drove it.
-       r.active + greatest(0, extract(epoch FROM c.last - coalesce(r.resumed, r.started))) AS seconds
-  FROM cerebro._runs r
-  LEFT JOIN (SELECT h.run_id, count(*) AS configurations, count(nullif(h.is_lost, false)) AS failed,
-                    sum(h.done) AS done, sum(h.rows) AS rows, max(h.last) AS last,
-                    sum(CASE WHEN h.is_lost THEN h.done ELSE h.epochs * h.an_epoch END) AS planned
-               FROM cerebro._hops_of h GROUP BY h.run_id) c ON c.run_id = r.run_id;
+SELECT p.*, CASE WHEN p.planned > 0 THEN least(1, p.done::double precision / p.planned) ELSE 0 END AS share,
+       -- A time that is next to nothing would make numbers that no type holds.
+       CASE WHEN p.seconds >= 1e-6 THEN p.rows::double precision / p.seconds END AS rows_per_second,
+       CASE WHEN p.done > 0 AND p.seconds > 0
+            THEN p.seconds * (greatest(0, p.planned - p.done)::numeric / p.done)::double precision
+       END AS seconds_left
+  FROM (SELECT r.run_id, coalesce(c.configurations, 0) AS configurations, coalesce(c.failed, 0) AS failed,
+               coalesce(c.done, 0)::bigint AS done,
+               least(CASE WHEN r.status = 'finished' THEN coalesce(c.done, 0) ELSE coalesce(c.planned, 0) END,
+                     9223372036854775807)::bigint AS planned,
+               coalesce(c.rows, 0) AS rows, c.last,
+               -- What earlier drivers took, and this one so far: no time when nobody drove it.
+               (r.active + greatest(0, extract(epoch FROM c.last - coalesce(r.resumed, r.started))))::double precision
+                   AS seconds
+          FROM cerebro._runs r
+          LEFT JOIN (SELECT h.run_id, count(*) AS configurations, count(nullif(h.is_lost, false)) AS failed,
+                            sum(h.done) AS done, sum(h.rows) AS rows, max(h.last) AS last,
+                            sum(CASE WHEN h.is_lost THEN h.done ELSE h.epochs * h.an_epoch END) AS planned
+                       FROM cerebro._hops_of h GROUP BY h.run_id) c ON c.run_id = r.run_id) p;
 COMMENT ON VIEW cerebro._pace IS 'Internal: how far each run is, and in which time.';
 GRANT SELECT ON cerebro._hops_of, cerebro._pace TO cerebro_user;
 
@@ -302,11 +313,9 @@ SELECT r.run_id, r.name, r.status,
        coalesce(e.epoch, CASE WHEN p.done > 0 THEN r.num_iterations ELSE 0 END) AS epoch,
        r.num_iterations AS epochs, p.configurations - p.failed AS configurations, p.failed,
        p.done AS hops_done, p.planned AS hops_planned,
-       -- A time that is next to nothing would make numbers that no type holds.
-       CASE WHEN p.seconds >= 1e-6 THEN round((p.rows / p.seconds)::numeric) END AS rows_per_second,
+       round(p.rows_per_second::numeric) AS rows_per_second,
        CASE WHEN r.status = 'running' AND p.done > 0
-            THEN to_timestamp(least(extract(epoch FROM p.last) + p.seconds
-                                    * ((p.planned - p.done)::numeric / p.done)::double precision,
+            THEN to_timestamp(least(extract(epoch FROM p.last) + p.seconds_left,
                                     extract(epoch FROM timestamptz '3000-01-01')))
             ELSE r.finished
        END AS estimated_end,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,15 @@ from pace import stretched
 
 import cerebro_db
 from cerebro_db.client import Database, Run, connect
-from cerebro_db.client.grids import grids
+from cerebro_db.client.values import grids
 from cerebro_db.configs.grids.grid import parse_compile_grid, parse_fit_grid
-from cerebro_db.errors import InvalidArgument, LoopbackFailed, UndefinedRun, WrongRunStatus
+from cerebro_db.errors import (
+    InvalidArgument,
+    LoopbackFailed,
+    MissingPackage,
+    UndefinedRun,
+    WrongRunStatus,
+)
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.watching.comparing import compare
 from cerebro_db.watching.statements import statement_of
@@ -462,6 +469,45 @@ def test_mlflow(db: Database, watched: Watched, tensorflow: None, tmp_path: Any)
     assert model.metadata.signature.inputs.inputs[0].shape == (-1, 6)
     rows = np.zeros((2, 6), np.float32)
     assert np.allclose(model.predict(rows), run.best().keras().predict(rows, verbose=0))
+
+
+class _Tracking:
+    """MLflow, as far as runs are begun and ended there; the second one cannot be begun."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.ended: list[tuple[Any, ...]] = []
+
+    def MlflowClient(self, uri: str | None) -> _Tracking:
+        return self
+
+    def get_experiment_by_name(self, name: str) -> SimpleNamespace:
+        return SimpleNamespace(experiment_id="1")
+
+    def create_run(self, experiment_id: str, *, run_name: str, **_: Any) -> SimpleNamespace:
+        if self.begun:
+            raise RuntimeError("no room")
+        self.begun.append(run_name)
+        return SimpleNamespace(info=SimpleNamespace(run_id=run_name))
+
+    def set_terminated(self, *given: Any) -> None:
+        self.ended.append(given)
+
+
+def test_no_run_of_mlflow_is_left_unfinished(
+    db: Database, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracking, run = _Tracking(), db.run(watched.run_id)
+    monkeypatch.setitem(sys.modules, "mlflow", tracking)
+    with pytest.raises(RuntimeError, match="no room"):
+        run.to_mlflow(with_model=False)
+    assert tracking.ended == [(tracking.begun[0], "FAILED")]
+    monkeypatch.setattr("cerebro_db.client.mlflow.find_spec", lambda name: None)
+    tracking.begun.clear()
+    with pytest.raises(MissingPackage, match="TensorFlow, which is not installed") as caught:
+        run.to_mlflow()
+    assert "--no-model" in str(caught.value.hint)
+    assert not tracking.begun
 
 
 def test_weights_and_biases(

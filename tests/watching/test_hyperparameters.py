@@ -17,21 +17,29 @@ from cerebro_db.watching.hyperparameters import (
 from cerebro_db.watching.reading import Standing
 
 
+def standing(key: int, compile_params: str, fit_params: str) -> Standing:
+    return Standing(
+        key, 1, 1, compile_params, fit_params, "finished", 1, (), (), None, (), 0.0, None
+    )
+
+
 def test_names_of_one_thing_are_one_name() -> None:
     text = "optimizer='Adam(lr=0.1,beta_1=0.8)',metrics=['accuracy'],loss='mse',l2=0.5"
-    found = hyperparameters(text, "batch_size=8,epochs=1", 7)
+    found = hyperparameters(standing(7, text, "batch_size=8,epochs=1"))
     assert found == {
-        "model_id": 7, "optimizer": "Adam", "learning_rate": 0.1, "beta_1": 0.8, "loss": "mse",
+        "model_id": 1, "optimizer": "Adam", "learning_rate": 0.1, "beta_1": 0.8, "loss": "mse",
         "l2": 0.5, "batch_size": 8, "epochs": 1,
     }  # fmt: skip
-    assert hyperparameters("optimizer='SGD(0.5)',loss='mse'", "", 1)["learning_rate"] == 0.5
+    assert (
+        hyperparameters(standing(1, "optimizer='SGD(0.5)',loss='mse'", ""))["learning_rate"] == 0.5
+    )
 
 
 @pytest.mark.parametrize(
     "text", ["", "((", "import os", "optimizer='Adam(((',loss='mse'", "x" * 70000]
 )
 def test_whatever_a_text_holds_it_is_read_or_left_out(text: str) -> None:
-    assert hyperparameters(text, text, 1)["model_id"] == 1
+    assert hyperparameters(standing(1, text, text))["model_id"] == 1
 
 
 def test_what_varies_becomes_axes() -> None:
@@ -54,24 +62,18 @@ def test_what_varies_becomes_axes() -> None:
     assert momentum.values == (None, None, 0.5)
 
 
-def standing(key: int, rate: float, batch: int) -> Standing:
-    compile_params = f"optimizer='SGD(lr={rate})',loss='mse'"
-    return Standing(
-        key, 1, 1, compile_params, f"batch_size={batch}", "finished", 1, (), (), None, (), 0.0, None
-    )
-
-
 @pytest.mark.parametrize("count", [40, MOST_FOR_FANOVA + 1])
 def test_what_decides_is_important(count: int) -> None:
     generator = random.Random(3)
     board = [
-        standing(key, 10 ** generator.uniform(-4, 0), generator.choice([8, 16, 32]))
+        standing(
+            key,
+            f"optimizer='SGD(lr={10 ** generator.uniform(-4, 0)})',loss='mse'",
+            f"batch_size={generator.choice([8, 16, 32])}",
+        )
         for key in range(count)
     ]
-    scores = {
-        one.mst_key: math.log10(hyperparameters(one.compile_params, "", 1)["learning_rate"])
-        for one in board
-    }
+    scores = {one.mst_key: math.log10(hyperparameters(one)["learning_rate"]) for one in board}
     method, found = importance(board, scores)
     assert method == ("fANOVA" if count <= MOST_FOR_FANOVA else "one-way ANOVA")
     assert [one.parameter for one in found] == ["learning_rate", "batch_size"]

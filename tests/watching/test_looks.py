@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from cerebro_db.watching import looks
+from cerebro_db.watching import view as looks
 
 
 def test_a_look_that_takes_long_is_rare() -> None:

@@ -90,10 +90,10 @@ def test_the_same_run_can_be_requested_again(small: str, watched: Watched) -> No
 def test_a_strategy_is_requested_again(watched: Watched, connections: Connections) -> None:
     facts = reading.run_facts(connections, watched.run_id)
     assert "strategy := 'hopper'" in statement_of(connections, facts)
-    averaged = replace(facts, schedule="averaging", strategy_params="rounds=2")
+    averaged = facts._replace(schedule="averaging", strategy_params="rounds=2")
     for wanted in ("strategy := 'averaging'", "strategy_params := 'rounds=2'"):
         assert wanted in statement_of(connections, averaged)
-        assert wanted in statement_of(connections, replace(averaged, model_selection_table=None))
+        assert wanted in statement_of(connections, averaged._replace(model_selection_table=None))
 
 
 def test_what_users_wrote_is_text(small: str) -> None:
@@ -165,7 +165,7 @@ def test_time_of_workers_is_added_up() -> None:
     seconds = max(one.finished for one in hops) - min(one.started for one in hops)
     taken = sum(one.finished - one.started for one in hops[:6000])
     # A quarter of the run, worker 3 scores, and for as long it has nothing to do.
-    found = work(hops, {0: (taken, seconds - taken, seconds), 3: (50.0, 25.0, 100.0)})
+    found = work(hops, {0: (1 - taken / seconds, 0.0), 3: (0.25, 0.25)})
     busy = np.asarray(found["busy"])
     assert found["workers"] == [0, 3]
     assert busy[0].mean() * seconds == pytest.approx(taken, rel=0.01)
