@@ -76,15 +76,15 @@ class Values(StrEnum):
     CATEGORY = "category"
 
 
-def all_whole(table: str, value: str) -> str:
+def all_whole(rows: str, value: str) -> str:
     """SQL of whether the values of a numeric column are whole numbers, all of them.
 
     Args:
-        table: what stands behind FROM, with the alias ``s``.
-        value: of a row, or its elements.
+        rows: what stands behind FROM.
+        value: SQL over its alias, of a row or of its elements.
     """
     return (
-        f"SELECT NOT EXISTS (SELECT 1 FROM (SELECT {value} AS value FROM {table}) q "
+        f"SELECT NOT EXISTS (SELECT 1 FROM (SELECT {value} AS value FROM {rows}) q "
         "WHERE q.value <> pg_catalog.trunc(q.value))"
     )
 

@@ -23,7 +23,7 @@ from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.packing.encoding_plan import matched
 from cerebro_db.postgres.catalog.runs import Catalog
 from cerebro_db.postgres.dialects.postgresql.packing_extras import EQUALS
-from cerebro_db.postgres.names import QualifiedName, quote, shown_identifier
+from cerebro_db.postgres.names import quote, shown_identifier
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.packed import PackedTarget, is_packed
 from cerebro_db.postgres.tables.relations import Relation, column
@@ -205,13 +205,17 @@ def target_of(column: Column) -> Target:
     return Target(column, "float", cast[0] or column.cast)
 
 
-def looked_at(session: Session, table: QualifiedName, column: Column) -> Column:
-    """The column, and whether its values are whole where its type does not tell."""
+def looked_at(session: Session, rows: str, alias: str, column: Column) -> Column:
+    """The column, and whether its values are whole where its type does not tell.
+
+    Args:
+        rows: what stands behind FROM, with that alias.
+    """
     if not column.may_be_whole:
         return column
-    value = f"s.{quote(column.name)}"
+    value = f"{alias}.{quote(column.name)}"
     value = f"pg_catalog.unnest({value})" if column.is_array else value
-    found = session.run(all_whole(f"ONLY {table.sql} s", value))
+    found = session.run(all_whole(rows, value))
     return replace(column, has_whole_values=found == [(True,)])
 
 

@@ -152,14 +152,15 @@ class Surveyor:
             tuple(self._with_whole(table, one) for one in others.features),
             tuple(self._with_whole(table, one) for one in others.targets),
         )
-        weight = weight and looked_at(self._control, table, weight)
+        weight = weight and looked_at(self._control, f"ONLY {table.sql} s", "s", weight)
         scan = scan_of(table, feature, target, weight)
         found = Survey(source, scan, feature, target, _NO_ADDRESSES, divisor, weight, others)
         with columns_named(self._control, f"ONLY {table.sql} s", _readings(found)):
             return self._surveyed(found, num_classes, training)
 
     def _with_whole(self, table: QualifiedName, given: OfColumn) -> OfColumn:
-        return replace(given, column=looked_at(self._control, table, given.column))
+        found = looked_at(self._control, f"ONLY {table.sql} s", "s", given.column)
+        return replace(given, column=found)
 
     def _surveyed(
         self, given: Survey, num_classes: Sequence[int | None], training: Earlier | None

@@ -157,7 +157,7 @@ class PredictRowRequest(sql.Request):
     """Prediction of a model of cerebro_fit_multiple for one row, for use in queries and triggers. Runs in the
     caller's transaction; a trainer beside the session keeps the model. Returns the most probable class with its
     probability, and the probabilities of all classes in their order; for float targets the values. NULL
-    features give NULL. mst_key may be left out where the table has one model. A registered model, such as
+    features are refused, as in a table. mst_key may be left out where the table has one model. A registered model, such as
     model:digits@champion, is looked up at every call.
 
     Attributes:

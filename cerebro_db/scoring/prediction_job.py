@@ -98,6 +98,11 @@ class Work:
             return tuple(answer.ranks for answer in self.answer.answers)
         return (self.answer.ranks,)
 
+    @property
+    def first_task(self) -> str:
+        """Task of a worker that comes with the first model."""
+        return self.asked.first_task(self.ranks, self.source.columns, self.source.whole)
+
 
 class Job(ABC):
     """One call, all of whose statements are of one snapshot.
@@ -158,7 +163,8 @@ class Job(ABC):
             return
         self._look(work)
         if isinstance(work.source, Rows):
-            counted = self._tell_repeated(work.source)
+            rows = work.source.looked_at(self._control)
+            work, counted = replace(work, source=rows), self._tell_repeated(rows)
         else:
             counted = work.source.rows
         self._predicted(work, counted)
@@ -345,7 +351,7 @@ class PredictionJob(Job):
     def _loaded(self, workers: Sequence[Session], work: Work) -> dict[Session, int]:
         """Load the models in every worker; the tokens by which they are found there."""
         first, *more = work.asked.members
-        task = work.asked.first_task(work.ranks, work.source.columns)
+        task = work.first_task
         begin = (self._sql.load(first.stored), (task, first.key))
         run_each(workers, begin)
         tokens = {session: _token(session, first) for session in workers}
@@ -422,7 +428,7 @@ class SpreadJob(Job):
         keys = [key for _, key in run(self._sql.segment_keys)]
         run(self._sql.stage, (keys, self._preparation(work)))
         first, *more = work.asked.members
-        tasks = [work.asked.first_task(work.ranks, work.source.columns)]
+        tasks = [work.first_task]
         tasks += [json.dumps(member.task) for member in more]
         for number, (member, task) in enumerate(zip([first, *more], tasks, strict=True)):
             brought = Brought(number, member.stored, member.key, task)

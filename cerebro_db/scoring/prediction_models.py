@@ -125,18 +125,20 @@ class Asked:
         """Of the only input, or of the first one."""
         return self.shapes[0]
 
-    def first_task(self, ranks: Sequence[int], columns: Sequence[str]) -> str:
+    def first_task(self, ranks: Sequence[int], columns: Sequence[str], whole: Sequence[int]) -> str:
         """Task of a worker that comes with the first model.
 
         Args:
             ranks: of each output, how many classes are wanted.
             columns: of each input, the name that messages have; none of a packed table.
+            whole: places of the inputs that hold whole numbers only, in whatever type.
         """
         more = {
             "shape": list(self.shape),
             "divisor": self.divisor,
             "ranks": list(ranks),
             "columns": dict(enumerate(columns)),
+            "whole": list(whole),
         }
         return json.dumps(self.members[0].task | input_task(self.shapes) | more)
 

@@ -13,7 +13,7 @@ from cerebro_db.columns.values import Column
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.packing.columns import id_columns, listed_inputs
 from cerebro_db.packing.row_faults import left_out, reason, remedy, unreadable, without_nulls
-from cerebro_db.packing.source import recorded_input, within_limits
+from cerebro_db.packing.source import looked_at, recorded_input, within_limits
 from cerebro_db.postgres.calls.settings import is_seen, seen_rows
 from cerebro_db.postgres.catalog.drift import Read
 from cerebro_db.postgres.dialects.choice import PostgreSQL
@@ -68,6 +68,19 @@ class Rows:
         listed = [one.name for one in self.ids]
         listed += [name for feature in self.features for name in feature.sources]
         return tuple(dict.fromkeys(listed))
+
+    def looked_at(self, session: Session) -> Rows:
+        """The same, with what is known of its numbers once all rows are seen."""
+        inputs = tuple(
+            replace(one, column=looked_at(session, self.sql.rows, "t", one.column))
+            for one in self.features
+        )
+        return replace(self, sql=replace(self.sql, inputs=inputs))
+
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """Places of the inputs that hold whole numbers only."""
+        return tuple(place for place, one in enumerate(self.features) if one.column.is_whole)
 
     def column_of(self, name: str, place: int) -> str:
         """Name of the column of which a worker has reported a value, by its place in a row."""
@@ -160,6 +173,7 @@ class Buffers:
     sql: PackedSource
     table: Relation
     columns: tuple[str, ...] = ()
+    whole: tuple[int, ...] = ()
     rows: int = 0
 
     def column_of(self, name: str, place: int) -> str:

@@ -12,7 +12,7 @@ from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import ModelReference, is_registered, model_reference
 from cerebro_db.configs.settings import Settings
-from cerebro_db.errors import InvalidArgument, InvalidState
+from cerebro_db.errors import InvalidArgument, InvalidData, InvalidState
 from cerebro_db.models.registered import RegisteredModel, named_models
 from cerebro_db.models.trained import ROLE
 from cerebro_db.postgres.calls.host import control_session
@@ -160,11 +160,14 @@ Answer = tuple[str | None, float | None, list[float]]
 
 
 @entry_of(PredictRowRequest)
-def predict_row(plpy: Any, gd: dict[str, Any], request: PredictRowRequest) -> Answer | None:
+def predict_row(plpy: Any, gd: dict[str, Any], request: PredictRowRequest) -> Answer:
     """Ask a model about one row."""
     text, features = require_text(request.model_table, ROLE), request.features
     if features is None:
-        return None
+        raise InvalidData(
+            "features: got NULL; allowed: no NULL",
+            hint="leave such rows out: SELECT ... WHERE features IS NOT NULL",
+        )
     loaded = _model(plpy, gd, text, request.mst_key)
     answer = loaded.ask(plpy, lambda model: model.answer(features, plpy.notice))
     return _shown(plpy, gd, loaded.model.class_kinds, [answer])[0]

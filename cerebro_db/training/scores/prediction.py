@@ -130,6 +130,7 @@ class Prediction:
         self._divisor = task.number("divisor")
         named = task.texts("columns") if task.has("columns") else {}
         self._columns = [named.get(str(place), "features") for place in range(len(self._inputs))]
+        self._whole = frozenset(task.integers("whole", 0) if task.has("whole") else ())
         self._targets = self._loaded.recipe.targets.each
         # Of a model of which it is not known what its outputs are: whether probabilities are wanted.
         self._unsure = task.text("unsure") if task.has("unsure") else None
@@ -159,7 +160,9 @@ class Prediction:
             count: number of rows.
             notice: gets the report of each input that has numbers which float32 does not hold.
         """
-        losses = [Losses(column) for column in self._columns]
+        losses = [
+            Losses(column, place in self._whole) for place, column in enumerate(self._columns)
+        ]
         answers = self._answers(parse_rows(data, count, self._inputs, self._divisor, losses))
         for one in losses:
             if one.found is not None:
