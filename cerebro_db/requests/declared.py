@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import re
 import types
@@ -80,7 +81,7 @@ _NUMBERS: Mapping[str, type | tuple[type, ...]] = {
     "double precision": (int, float),
 }
 _ATTRIBUTES = "Attributes:"
-_ENTRY = re.compile(r"\n {8}(?=\S)")
+_ENTRY = re.compile(r"\n {4}(?=\S)")
 # About how a call is made, which a job decides.
 OF_CALLS = frozenset({"wait", "priority"})
 RUN = "run_id"
@@ -297,15 +298,20 @@ class Function(msgspec.Struct, frozen=True, dict=True):
         return {name: known[name] for name, one in self.arguments.items() if one.default}
 
     @property
+    def _documentation(self) -> str:
+        """The docstring of its request; Python before 3.13 keeps the indentation of the source."""
+        return inspect.cleandoc(self.request.__doc__ or "")
+
+    @property
     def comment(self) -> str:
         """The COMMENT of the function, in one line."""
-        return " ".join((self.request.__doc__ or "").partition(_ATTRIBUTES)[0].split())
+        return " ".join(self._documentation.partition(_ATTRIBUTES)[0].split())
 
     @functools.cached_property
     def meanings(self) -> list[tuple[tuple[str, ...], str]]:
         """The meaning of its arguments, in Markdown: names that share one, and the text."""
         found = []
-        for entry in _ENTRY.split((self.request.__doc__ or "").partition(_ATTRIBUTES)[2])[1:]:
+        for entry in _ENTRY.split(self._documentation.partition(_ATTRIBUTES)[2])[1:]:
             names, _, text = " ".join(entry.split()).partition(": ")
             found.append((tuple(names.split(", ")), text))
         return found

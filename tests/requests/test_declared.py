@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from msgspec import Meta
+from msgspec.structs import replace
 
 from cerebro_db.client.database import Database
 from cerebro_db.errors import InvalidArgument
@@ -120,6 +121,13 @@ def test_a_function_is_made_from_its_declaration(monkeypatch: pytest.MonkeyPatch
     ]
     assert created("cerebro_example", lambda text: f"<{text}>") == "\n".join(expected)
     assert EXAMPLE.meanings == [(("name", "keys"), "what and which"), (("workers",), "how many")]
+
+
+def test_docstrings_without_their_indentation_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Python 3.13 keeps them."""
+    monkeypatch.setattr(_Request, "__doc__", inspect.cleandoc(_Request.__doc__ or ""))
+    found = replace(EXAMPLE)
+    assert (found.comment, found.meanings) == (EXAMPLE.comment, EXAMPLE.meanings)
 
 
 @pytest.mark.parametrize(
