@@ -76,7 +76,7 @@ def make_plan(dsn: str, request: FitRequest, folder: Path) -> Plan:
         for partition in setup.packed.partitions
     }
     jobs = sorted(_jobs(setup), key=lambda job: (-job.cost, job.mst_key))
-    return Plan(tuple(jobs), buffers, setup.threads, request.seed or 0)
+    return Plan(tuple(jobs), buffers, setup.spec.threads, request.seed or 0)
 
 
 def cores() -> int:

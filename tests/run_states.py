@@ -8,7 +8,8 @@ from typing import Any
 from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core import events
 from cerebro_db.core.decisions import Change, add
-from cerebro_db.core.spec import TRAINING, Architecture, Configuration, Hop, RunSpec, Workers
+from cerebro_db.core.run_spec import RunSpec, Workers
+from cerebro_db.core.spec import TRAINING, Architecture, Configuration, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import Strategy
 from cerebro_db.core.tasks import Step, Train, WorkerView

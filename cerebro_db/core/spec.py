@@ -1,11 +1,11 @@
-"""A run and its configurations, parsed and checked once: whoever gets these asks for no defaults."""
+"""Configurations, their hops and the space that they are from, parsed and checked once: whoever gets these asks for no defaults."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,6 @@ from cerebro_db.configs.grids.outputs import (
     with_all_metrics,
 )
 from cerebro_db.configs.grids.parameters import CompileParams, ConfigurationText, FitParams
-from cerebro_db.core.strategies import Strategy
 from cerebro_db.wire import Wire
 
 if TYPE_CHECKING:
@@ -156,112 +155,3 @@ class Space(Wire, frozen=True, dict=True):
         from cerebro_db.configs.grids.grid import parse_fit_grid
 
         return parse_fit_grid(self.fit_params_grid)
-
-
-@dataclass(frozen=True)
-class Workers:
-    """The workers of a run.
-
-    Attributes:
-        count: how many.
-        bound: whether each partition belongs to one of them, and others never read its rows.
-        most_hops: of one partition that a task may have.
-    """
-
-    count: int = 1
-    bound: bool = False
-    most_hops: int = 1
-
-    def serves(self, worker: int, partition_key: int) -> bool:
-        """True if a worker, by its number, may have a partition.
-
-        Those that have joined the run, with numbers from ``count`` on, have no partition of their own.
-        """
-        is_any = not self.bound or self.count < 1 or worker >= self.count
-        return is_any or partition_key % self.count == worker
-
-
-@dataclass(frozen=True)
-class RunSpec:
-    """Everything that the course of a run depends on.
-
-    Attributes:
-        epochs: budget of the configurations that the run begins with.
-        frequency: epochs between measures.
-        partitions: keys of the partitions of each data set.
-        strategy: that makes its hops, with its parameters.
-        durability: which states outlive a crash: those of every hop, or those at the end of an epoch.
-        scans_wait: whether a scan waits for all configurations, as partitions do not fit into memory.
-        is_open: whether decisions may change the set of configurations while the run goes on.
-        measured: data sets on which configurations are scored; empty for all.
-        workers: of this driver.
-    """
-
-    epochs: int
-    seed: int
-    frequency: int
-    partitions: Mapping[str, tuple[int, ...]]
-    strategy: Strategy
-    durability: str = EVERY_HOP
-    use_gpus: bool = False
-    scans_wait: bool = False
-    is_open: bool = False
-    measured: tuple[str, ...] = ()
-    workers: Workers = Workers()
-
-    @property
-    def scored(self) -> tuple[str, ...]:
-        """The data sets on which configurations are scored."""
-        return self.measured or tuple(self.partitions)
-
-    @property
-    def every_hop(self) -> bool:
-        """True if all states outlive a crash."""
-        return self.durability == EVERY_HOP
-
-    @property
-    def hops_an_epoch(self) -> int:
-        """Number of hops of a configuration in an epoch."""
-        return len(self.partitions[TRAINING]) * self.strategy.rounds
-
-    @property
-    def together(self) -> int:
-        """Hops that begin with the same state, and leave one, in all rounds of the strategy."""
-        return len(self.partitions[TRAINING]) if self.strategy.has_rounds else 1
-
-    def round_size(self, hop: Hop) -> int:
-        """Hops that begin with the same state as this one, and leave one with it."""
-        return self.together if self.strategy.has_rounds else hop.group
-
-    def is_joined(self, hop: Hop) -> bool:
-        """True if a hop is made at the same time as the others of its round."""
-        return self.strategy.is_side_by_side or hop.group > 1
-
-    @property
-    def measured_epochs(self) -> list[int]:
-        """Epochs after which configurations are measured that are trained for all of them."""
-        epochs = range(1, self.epochs + 1)
-        return [one for one in epochs if one % self.frequency == 0 or one == self.epochs]
-
-    def version(self, hop: Hop) -> int:
-        """Hops that a configuration has done before this one."""
-        return (hop.epoch - 1) * self.hops_an_epoch + hop.position
-
-    def base(self, hop: Hop) -> int:
-        """The version of the state that a hop begins with."""
-        version = self.version(hop)
-        return version - version % self.round_size(hop)
-
-    def left(self, hop: Hop) -> int:
-        """The version of the state that a hop leaves; where that is averaged, a negative number."""
-        if self.strategy.averages:
-            return -1 - self.version(hop)
-        return self.base(hop) + self.round_size(hop)
-
-    def round_of(self, hop: Hop) -> int:
-        """The round that a hop belongs to, from 0, of those in which its partition is trained on."""
-        return hop.position // self.together if self.strategy.has_rounds else 0
-
-    def begins_epoch(self, hop: Hop) -> bool:
-        """True if a hop begins with the state after the epoch before."""
-        return self.base(hop) % self.hops_an_epoch == 0

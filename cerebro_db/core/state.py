@@ -12,7 +12,8 @@ from typing import Any
 from cerebro_db.core import events
 from cerebro_db.core.decisions import PROMOTE, STOP
 from cerebro_db.core.events import NOTHING, Event, Verdict
-from cerebro_db.core.spec import TRAINING, Configuration, Hop, Program, RunSpec
+from cerebro_db.core.run_spec import RunSpec
+from cerebro_db.core.spec import TRAINING, Configuration, Hop, Program
 from cerebro_db.core.tasks import (
     Average,
     Combine,

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from cerebro_db.configs.arguments import Argument
 
 if TYPE_CHECKING:
-    from cerebro_db.core.spec import Configuration, Hop, RunSpec
+    from cerebro_db.core.run_spec import RunSpec
+    from cerebro_db.core.spec import Configuration, Hop
     from cerebro_db.core.state import RunState
     from cerebro_db.core.tasks import Task, WorkerView
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.core.spec import TRAINING, Configuration, Hop, RunSpec
+from cerebro_db.core.run_spec import RunSpec
+from cerebro_db.core.spec import TRAINING, Configuration, Hop
 from cerebro_db.core.tasks import RoundRecord
 from cerebro_db.training.peers.updates import explicit_momentum
 

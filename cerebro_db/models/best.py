@@ -65,12 +65,11 @@ def best_of(session: Session, request: BestRequest) -> Best:
         )
     name = request.model_selection_table
     if name is None:
-        output = QualifiedName(run.row.output_schema, run.row.output_name + _SUFFIX)
-        name = str(output)
+        name = str(run.tables.output.suffixed(_SUFFIX))
     outputs = new_outputs(
         session, name, "model_selection_table", CONFIGURATIONS, replace=request.replace
     )
-    return Best(outputs, trials, run.row.model_arch_table, run.row.object_table)
+    return Best(outputs, trials, run.spec.model_arch_table, run.spec.object_table)
 
 
 def write_configurations(

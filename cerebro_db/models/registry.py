@@ -44,25 +44,24 @@ def lineage_of(
         mst_key: of the configuration.
         promotion: what it was compared with to get an alias; None where it was not.
     """
-    row = run.row
+    spec, tables = run.spec, run.tables
     found: dict[str, Any] = {
         "run": {
             "run_id": run.run_id,
-            "name": row.name,
-            "model_output_table": row.model_output_table,
-            "model_selection_table": row.model_selection_table,
-            "model_arch_table": row.model_arch_table,
-            "num_iterations": row.num_iterations,
-            "warm_start": row.warm_start,
-            "seed": row.seed,
-            "num_partitions": row.num_partitions,
-            "cerebro_version": row.cerebro_version,
+            "name": spec.name,
+            "model_output_table": str(tables.output),
+            "model_selection_table": spec.model_selection_table,
+            "model_arch_table": spec.model_arch_table,
+            "num_iterations": spec.epochs,
+            "warm_start": spec.warm_start,
+            "seed": spec.seed,
+            "cerebro_version": spec.cerebro_version,
             **_who_and_when(session, run.run_id),
         },
         "training": {
-            "table": row.source_table,
-            "fingerprint": row.source_print,
-            "rows": _rows(session, row.source_oid, row.source_print),
+            "table": spec.source_table,
+            "fingerprint": tables.source.fingerprint,
+            "rows": _rows(session, *tables.source),
         },
         "validation": None,
         "configuration": _configuration(session, run.run_id, mst_key),
@@ -70,11 +69,11 @@ def lineage_of(
         "manifest": run.manifest,
         "registered_with": cerebro_db.__version__,
     }
-    if row.validation_oid is not None:
+    if tables.validation is not None:
         found["validation"] = {
-            "table": row.validation_table,
-            "fingerprint": row.validation_print,
-            "rows": _rows(session, row.validation_oid, row.validation_print),
+            "table": spec.validation_table,
+            "fingerprint": tables.validation.fingerprint,
+            "rows": _rows(session, *tables.validation),
         }
     if promotion is not None:
         found["promotion"] = promotion
@@ -83,16 +82,17 @@ def lineage_of(
 
 def _who_and_when(session: Session, run_id: int) -> dict[str, Any]:
     rows = session.run(
-        "SELECT owner::text, created::text, started::text, finished::text FROM cerebro.runs "
+        "SELECT num_partitions, owner::text, created::text, started::text, finished::text FROM cerebro.runs "
         "WHERE run_id = %s",
         (run_id,),
     )
-    return dict(zip(("owner", "created", "started", "finished"), rows[0], strict=True))
+    names = ("num_partitions", "owner", "created", "started", "finished")
+    return dict(zip(names, rows[0], strict=True))
 
 
 def _configuration(session: Session, run_id: int, mst_key: int) -> dict[str, Any]:
     names = ("mst_key", "model_id", "compile_params", "fit_params", "initial_seed", "is_warm")
-    for row, _, _ in Catalog(session).configurations(run_id):
+    for row in Catalog(session).configurations(run_id):
         if row.mst_key == mst_key:
             return {name: getattr(row, name) for name in names}
     return {"mst_key": mst_key}  # of an earlier run, kept by a warm start
@@ -287,7 +287,7 @@ def _models_of(session: Session, run: StoredRun) -> ModelTable:
         raise WrongRunStatus(
             f"run_id: got {run.run_id}, which is {run.status}; allowed: a run that is finished"
         )
-    output = QualifiedName(run.row.output_schema, run.row.output_name)
+    output = run.tables.output
     table = load_model_table(session, output.text)
     sql = f"SELECT s.run_id FROM {output.suffixed('_summary').sql} s"
     found = [row[0] for row in session.run(sql)]

@@ -99,7 +99,7 @@ def write_study(session: Session, run_id: int, file: Path) -> int:
     run, spec = search_of(session, run_id)
     trials = trials_of(session, run.run_id)
     steps = measures_of(session, run.run_id, spec.objectives[0])
-    name = run.row.name or f"run {run.run_id}"
+    name = run.spec.name or f"run {run.run_id}"
     times = times_of(session, run.run_id)
     measured = [
         _measured(spec, one, steps.get(one.mst_key, {}), times.get(one.mst_key)) for one in trials

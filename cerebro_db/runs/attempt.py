@@ -92,16 +92,16 @@ class Attempt:
         wait_for_orphans(control, run)
         board.revoke(control, run.run_id)
         settings = catalog.settings()
-        cache_bytes = settings.cache_mb * 2**20 if setup.use_caching else 0
+        cache_bytes = settings.cache_mb * 2**20 if setup.spec.use_caching else 0
         decoded = sum(table.decoded_bytes for table in setup.tables.values())
-        spec = replace(
+        spec = structs.replace(
             setup.spec,
             scans_wait=decoded > cache_bytes,
-            is_open=self._decider.is_open or setup.search is not None,
+            is_open=self._decider.is_open or setup.spec.search is not None,
         )
         setup = replace(setup, spec=spec)
         sql = self._dialect.training
-        store = StateStore(states_of(run.row), len(setup.configurations), catalog, sql)
+        store = StateStore(states_of(run.tables, spec), len(setup.configurations), catalog, sql)
         store.load()
         state = load_state(control, store, run, setup)
         functions = functions_of(control, setup.possible)
@@ -110,7 +110,7 @@ class Attempt:
         )
         preparation = worker_task(
             run.run_id,
-            setup.threads,
+            spec.threads,
             spec.use_gpus,
             cache_bytes,
             settings,
@@ -121,13 +121,13 @@ class Attempt:
         )
         place = RunResources(
             run_id=run.run_id,
-            states=states_of(run.row),
+            states=states_of(run.tables, spec),
             tables=setup.tables,
             tasks=TaskWriter(setup.tables, setup.targets, spec.seed, run.run_id),
             pool=self._pool,
             store=store,
             dialect=self._dialect,
-            threads=setup.threads,
+            threads=spec.threads,
             use_gpus=spec.use_gpus,
             guard_key=guard_key(run),
             cache_bytes=cache_bytes,
@@ -143,7 +143,7 @@ class Attempt:
         decider = self._train(place, setup, state, written, run)
         check_unchanged(control, run, setup.packed, setup.validation)
         only = self._write_results(catalog, setup, state, run, store)
-        if setup.search is not None:
+        if setup.spec.search is not None:
             self._notify(last_line(control, run.run_id, setup, decider.shortfall(state)))
         return only
 
@@ -161,13 +161,13 @@ class Attempt:
         executor = make_executor(place, setup.num_workers, setup.spec.strategy, self._notify)
         decider, made = self._decider, decisions_of(catalog, run.run_id)
         maker = replace(setup.maker, tick=lambda: catalog.session.tick())
-        if setup.search is not None:
-            decider = decider_of(setup, setup.search, made, maker, self._notify)
+        if setup.spec.search is not None:
+            decider = decider_of(setup, setup.spec.search, made, maker, self._notify)
         requests = Requests(catalog, run.run_id, self._deadline, limits.max_seconds)
         first = [_until(one, run.active) for one in requests.first()]
         extended = [one.wanted for one in made if one.action == EXTEND]
         extended += [one.wanted for one in first]
-        requests.search_ends = _search_ends(setup.search, extended, run.active, clock())
+        requests.search_ends = _search_ends(setup.spec.search, extended, run.active, clock())
         loop = Loop(
             state=state,
             executor=executor,
@@ -180,7 +180,7 @@ class Attempt:
                 maker,
                 setup.models,
                 place.store,
-                setup.search.goal if setup.search else None,
+                setup.spec.search.goal if setup.spec.search else None,
                 functools.partial(self._admit, catalog, setup, written),
             ),
             requests=requests,
@@ -202,9 +202,9 @@ class Attempt:
     ) -> RunNotices:
         """Lines of a search, or of another run."""
         clock = time.monotonic
-        if setup.search is None:
+        if setup.spec.search is None:
             return RunNotices(state, self._notify, clock, active)
-        return SearchNotices(state, self._notify, clock, active, setup.search, decider.outlook)
+        return SearchNotices(state, self._notify, clock, active, setup.spec.search, decider.outlook)
 
     def _admit(
         self,
@@ -247,14 +247,14 @@ class Attempt:
 
 def stopped_trials(catalog: Catalog, setup: RunSetup, run_id: int, state: RunState) -> set[int]:
     """Trials of a search that have a model, and were to be trained further; none of another run."""
-    if setup.search is None:
+    if setup.spec.search is None:
         return set()
     trained = {
         key: track.verdict.stopped_epoch or track.budget
         for key, track in state.tracks.items()
         if track.ended is None
     }
-    return short_trials(setup.search, decisions_of(catalog, run_id), trained)
+    return short_trials(setup.spec.search, decisions_of(catalog, run_id), trained)
 
 
 def decider_of(

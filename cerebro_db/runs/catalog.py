@@ -11,7 +11,8 @@ from typing import Any
 
 from cerebro_db.core import events
 from cerebro_db.core.events import Verdict
-from cerebro_db.core.spec import Hop, RunSpec
+from cerebro_db.core.run_spec import RunSpec
+from cerebro_db.core.spec import Hop
 from cerebro_db.core.state import RunState, Track, names_of
 from cerebro_db.core.tasks import HopResult, Measures, RoundRecord, round_record
 from cerebro_db.errors import WrongRunStatus

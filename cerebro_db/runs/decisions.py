@@ -39,7 +39,6 @@ from cerebro_db.postgres.catalog.states import StateStore
 from cerebro_db.postgres.sessions.locks import transaction
 from cerebro_db.requests.fitting import MAX_ITERATIONS
 from cerebro_db.runs.configurations import Maker
-from cerebro_db.runs.stored import configuration_row
 from cerebro_db.wire import encode
 
 REFUSALS = (
@@ -139,8 +138,7 @@ class Decisions:
             text = encode(Answer(keys))
             answer = request.request_id, text if request.is_awaited else None
         with transaction(self.catalog.session):
-            rows = [configuration_row(one) for one in made]
-            add_decision(self.catalog, self.run_id, number, decision, rows, answer, forgotten)
+            add_decision(self.catalog, self.run_id, number, decision, made, answer, forgotten)
             if decision.action == CLONE:
                 self._copy_state(state, decision.only, made[0], number)
         return Decided(decision, made)

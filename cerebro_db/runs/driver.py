@@ -149,7 +149,7 @@ class Drive:
         if self._limits.model_output_table is not None:
             self._output = self._new_output(self._limits.model_output_table)
         with control_session(self._pool, None) as control, transaction(control):
-            key, catalog = run.row.lock_key, Catalog(control)
+            key, catalog = run.lock_key, Catalog(control)
             if not control.run("SELECT pg_catalog.pg_try_advisory_xact_lock(%s)", (key,))[0][0]:
                 raise driven_by_another(control, run.run_id, key)
             if self._output is not None:
@@ -167,7 +167,7 @@ class Drive:
         functions_of(control, setup.possible)
         check_gpus(control, self._dialect.hosts, setup.gpu_tables)
         check_events(control, setup.possible)
-        if setup.replaces:
+        if setup.spec.warm_start:
             check_previous(control, self._pool, setup)
         return models, setup
 
@@ -182,7 +182,7 @@ class Drive:
         line = setup.spec.strategy.notice(len(setup.packed.partitions))
         if line is not None:
             self._notify(line)
-        of_losses = None if setup.search is not None else notice_of_losses(setup.configurations)
+        of_losses = None if setup.spec.search is not None else notice_of_losses(setup.configurations)
         if of_losses is not None:
             self._notify(of_losses)
 
@@ -193,7 +193,7 @@ class Drive:
             with control_session(self._pool, None) as control:
                 run = self._resumable(control, run_id)
             self._run_id = run.run_id
-            work_for_run(self._pool, run.row.session)
+            work_for_run(self._pool, run.spec.session)
             if self._limits.model_output_table is not None:
                 self._output = self._new_output(self._limits.model_output_table)
             with control_session(self._pool, None) as control:
@@ -239,7 +239,7 @@ class Drive:
             run = Catalog(control).run(self._run_id)
         if run.status == "finished":  # the sessions were lost right after the end
             return
-        work_for_run(self._pool, run.row.session)
+        work_for_run(self._pool, run.spec.session)
         with control_session(self._pool, None) as control:
             try:
                 self._attempt_reserved(control)

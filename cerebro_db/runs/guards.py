@@ -42,9 +42,9 @@ def check_resumable(run: StoredRun) -> None:
 
 def check_version(run: StoredRun) -> None:
     """Refuse a run that began with another version of the package."""
-    if run.row.cerebro_version != cerebro_db.__version__:
+    if run.spec.cerebro_version != cerebro_db.__version__:
         raise WrongRunStatus(
-            f"run {run.run_id} began with version {run.row.cerebro_version} of Cerebro-DB; this "
+            f"run {run.run_id} began with version {run.spec.cerebro_version} of Cerebro-DB; this "
             f"server has {cerebro_db.__version__}, whose results may not be the same",
             hint="any_version := true goes on all the same",
         )
@@ -90,7 +90,7 @@ def wait_for_orphans(session: Session, run: StoredRun) -> None:
 
 def guard_key(run: StoredRun) -> int:
     """Key of the lock that workers share: the odd one after the run's own."""
-    return run.row.lock_key + 1
+    return run.lock_key + 1
 
 
 def status_after(error: BaseException) -> str:

@@ -70,7 +70,7 @@ def drop_run(session: Session, dialect: PostgreSQL, run_id: int | None) -> None:
     catalog = Catalog(session)
     run = _stopped_run(session, catalog, run_id)
     catalog.lock(*RUN_TABLES)
-    if not results.drop_states(catalog, dialect, run.row.states):
+    if not results.drop_states(catalog, dialect, run.tables.states):
         raise ObjectInUse(
             f"run_id: got {run.run_id}, whose states another transaction reads",
             hint="such as that of pg_dump; try again when it is over",
@@ -101,8 +101,8 @@ def vacuum(
         for run_id in catalog.stopped_runs(older_than):
             with _each_for_itself(), transaction(control):
                 run = _stopped_run(control, catalog, run_id)
-                size = _bytes(catalog, dialect, run.row.states or "")
-                if results.drop_states(catalog, dialect, run.row.states):
+                size = _bytes(catalog, dialect, run.tables.states or "")
+                if results.drop_states(catalog, dialect, run.tables.states):
                     catalog.states_dropped(run.run_id)
                     removed.append((run.run_id, size))
         for name in catalog.orphaned_states():
@@ -182,8 +182,8 @@ def _stop_interrupted(session: Session, catalog: Catalog, run: StoredRun, action
     """A driver that has lost its sessions may come back; it leaves alone what is stopped."""
     status, sql = _STOPPED[action], "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
     with transaction(session):
-        if not session.run(sql, (run.row.lock_key,))[0][0]:
-            holder = holder_of(session, run.row.lock_key)
+        if not session.run(sql, (run.lock_key,))[0][0]:
+            holder = holder_of(session, run.lock_key)
             raise ObjectInUse(
                 f"run_id: got {run.run_id}, which somebody takes up at this moment: {holder}",
                 hint=END_HOLDER,
@@ -209,12 +209,12 @@ def _each_for_itself() -> Iterator[None]:
 
 
 def _status_of(catalog: Catalog, run_id: int, mst_key: int) -> str:
-    found = {row.mst_key: status for row, status, _ in catalog.configurations(run_id)}
+    found = {row.mst_key: row.status for row in catalog.configurations(run_id)}
     return found[mst_key]
 
 
 def _check_configuration(catalog: Catalog, run_id: int, mst_key: int) -> None:
-    found = {row.mst_key: status for row, status, _ in catalog.configurations(run_id)}
+    found = {row.mst_key: row.status for row in catalog.configurations(run_id)}
     going_on = [key for key, status in found.items() if status in ("waiting", "training")]
     if mst_key not in going_on:
         shown = ", ".join(map(str, going_on[:20]))
@@ -237,10 +237,10 @@ def _check_going_on(run: StoredRun, allowed: Sequence[str]) -> None:
 def _stopped_run(session: Session, catalog: Catalog, run_id: int | None) -> StoredRun:
     """A run without a driver, locked until the transaction ends."""
     run = catalog.run(run_id)
-    if run.row.lock_key is not None:
+    if run.lock_key is not None:
         sql = "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
-        if not session.run(sql, (run.row.lock_key,))[0][0]:
-            holder = holder_of(session, run.row.lock_key)
+        if not session.run(sql, (run.lock_key,))[0][0]:
+            holder = holder_of(session, run.lock_key)
             raise WrongRunStatus(
                 f"run_id: got {run.run_id}, which is going on, driven by {holder}; allowed: a run "
                 "that has stopped",

@@ -55,7 +55,7 @@ def _memory(session: Session, setup: RunSetup) -> tuple[MemoryEstimate, int, int
     """The estimate of a worker, the megabytes that it may use, and those of the machine."""
     settings = Catalog(session).settings()
     loads = [_load(one, setup.at_once) for one in setup.possible]
-    cache = settings.cache_mb * 2**20 if setup.use_caching else 0
+    cache = settings.cache_mb * 2**20 if setup.spec.use_caching else 0
     decoded = sum(table.decoded_bytes for table in setup.tables.values())
     memory_mb, cores = session.run(_MACHINE)[0]
     limit = worker_limit_mb(settings.max_worker_mb, memory_mb, cores)

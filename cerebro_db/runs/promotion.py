@@ -106,7 +106,7 @@ def promote_if_better(
     reference = promotion_of(model, "model")
     with control_session(host.pool, host.search_path) as control:
         run = _finished(control, run_id, validation_table)
-        output = QualifiedName(run.row.output_schema, run.row.output_name)
+        output = run.tables.output
         key = _best(control, run.run_id) if mst_key is None else mst_key
         winner = _one_model(control, output.text, key)
         before = _champion(control, reference)
@@ -150,8 +150,8 @@ def _validation(
 ) -> PackedTable | RawRows:
     """The rows by which models are compared."""
     if validation_table is None:
-        assert run.row.validation_oid is not None
-        return packed_of(control, run.row.validation_oid, _ROLE)
+        assert run.tables.validation is not None
+        return packed_of(control, run.tables.validation.oid, _ROLE)
     found = find(control, validation_table, _ROLE)
     if is_packed(found):
         return load_packed(control, validation_table, _ROLE)
@@ -238,7 +238,7 @@ def _finished(session: Session, run_id: int | None, validation_table: str | None
         raise WrongRunStatus(
             f"run_id: got {run.run_id}, which is {run.status}; allowed: a run that is finished"
         )
-    if run.row.validation_oid is None and validation_table is None:
+    if run.tables.validation is None and validation_table is None:
         raise WrongRunStatus(
             f"run_id: got {run.run_id}, which has no validation table; allowed: a run with one, by which "
             "models are compared",

@@ -61,7 +61,7 @@ def write(
         record_ends(catalog, run_id, ends)
         catalog.configurations_ended(run_id, list(ends), FINISHED)
         catalog.configurations_ended(run_id, list(stopped), STOPPED)
-        if drop_states(catalog, dialect, run.row.states):
+        if drop_states(catalog, dialect, run.tables.states):
             catalog.states_dropped(run_id)
         if ends:
             catalog.run_ended(run_id, "finished")
@@ -78,7 +78,7 @@ def write_none(catalog: Catalog, dialect: PostgreSQL, run: StoredRun, error: str
     catalog.execute("BEGIN")
     try:
         catalog.lock("runs")
-        if drop_states(catalog, dialect, run.row.states):
+        if drop_states(catalog, dialect, run.tables.states):
             catalog.states_dropped(run.run_id)
         catalog.run_ended(run.run_id, "failed", error)
         catalog.commit()
@@ -162,7 +162,7 @@ def drop_states(catalog: Catalog, dialect: PostgreSQL, name: str | None) -> bool
 
 def _put_aside(catalog: Catalog, setup: RunSetup, run_id: int, ended: Ended) -> _Earlier:
     """Copy what is needed of the tables of the earlier run, which can be dropped then."""
-    if not setup.replaces:
+    if not setup.spec.warm_start:
         return _Earlier()
     kept = []
     for table in (setup.output, setup.output.suffixed(STATES_SUFFIX)):
@@ -392,14 +392,14 @@ def _summary_row(setup: RunSetup, run_id: int) -> dict[str, tuple[str, Any]]:
         "model_info": ("text", str(output.suffixed("_info"))),
         "dependent_varname": ("text[]", [target.name for target in targets]),
         "independent_varname": ("text[]", [one.name for one in packed.inputs]),
-        "model_arch_table": ("text", setup.architectures),
-        "model_selection_table": ("text", setup.selection),
-        "object_table": ("text", setup.object_table),
+        "model_arch_table": ("text", spec.model_arch_table),
+        "model_selection_table": ("text", spec.model_selection_table),
+        "object_table": ("text", spec.object_table),
         "num_iterations": ("integer", spec.epochs),
         "metrics_compute_frequency": ("integer", spec.frequency),
-        "warm_start": ("boolean", setup.replaces),
-        "name": ("text", setup.name),
-        "description": ("text", setup.description),
+        "warm_start": ("boolean", spec.warm_start),
+        "name": ("text", spec.name),
+        "description": ("text", spec.description),
         "cerebro_version": ("text", cerebro_db.__version__),
         "num_classes": ("integer[]", [target.num_classes or None for target in targets]),
         **{
@@ -466,7 +466,7 @@ def put_history_aside(catalog: Catalog, setup: RunSetup, run_id: int) -> Qualifi
     table = setup.output.suffixed(HISTORY_SUFFIX)
     if not catalog.execute("SELECT pg_catalog.to_regclass(%s)::text", (table.text,))[0][0]:
         return None  # the earlier run wrote none, or someone dropped it
-    warm = [row.mst_key for row, _, _ in catalog.configurations(run_id) if row.is_warm]
+    warm = [row.mst_key for row in catalog.configurations(run_id) if row.is_warm]
     aside = QualifiedName(STATES_SCHEMA, f"kept_{secrets.token_hex(16)}")
     catalog.execute(
         f"CREATE TABLE {aside.sql} AS SELECT {_NAMES} FROM {table.sql} "

@@ -6,16 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.core.run_spec import RunSpec, Workers
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.core.spec import (
-    EVERY_HOP,
-    TRAINING,
-    VALIDATION,
-    Architecture,
-    Configuration,
-    RunSpec,
-    Workers,
-)
+from cerebro_db.core.spec import EVERY_HOP, TRAINING, VALIDATION, Architecture, Configuration
 from cerebro_db.core.strategies import Resources, Strategy
 from cerebro_db.decide import callbacks
 from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType

@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
+from msgspec import structs
+
 import cerebro_db
+
 from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core import events
 from cerebro_db.core.decisions import ADD, CLONE, Change, Decision
+from cerebro_db.core.run_spec import RunSpec
 from cerebro_db.core.search import SearchSpec
-from cerebro_db.core.spec import (
-    TRAINING,
-    Architecture,
-    Configuration,
-    Hop,
-    RunSpec,
-)
+from cerebro_db.core.spec import TRAINING, Architecture, Configuration, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.statuses import DRIVEN, QUEUED
-from cerebro_db.core.strategies import Strategy
 from cerebro_db.core.tasks import Measures
 from cerebro_db.decide import callbacks
-from cerebro_db.decide.strategies import parse_strategy
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongRunStatus
 from cerebro_db.models.architectures import limits_of
 from cerebro_db.models.fit_checks import target_facts, with_counts
 from cerebro_db.postgres.calls.settings import everywhere
 from cerebro_db.postgres.catalog.records import copy_rounds, decisions_of
 from cerebro_db.postgres.catalog.runs import (
-    ArchitectureRow,
     Catalog,
     ConfigurationRow,
-    RunRow,
+    PackedMark,
+    RunTables,
     StoredRun,
 )
 from cerebro_db.postgres.catalog.states import StateStore
@@ -74,14 +69,15 @@ def register(
         models: the architecture table.
         queued: writes down in the same transaction who begins with it; None where this driver does.
     """
-    catalog = Catalog(session)
-    row = _run_row(session, setup)
+    catalog, tables = Catalog(session), _tables(session, setup)
+    spec = structs.replace(
+        setup.spec,
+        session=everywhere(session.caller),
+        cerebro_version=cerebro_db.__version__,
+    )
     with transaction(session):
-        warm = _started_from_previous(catalog, dialect, row, setup) if setup.replaces else set()
-        rows = [
-            configuration_row(replace(one, is_warm=one.mst_key in warm))
-            for one in setup.configurations
-        ]
+        warm = _started_from_previous(catalog, dialect, tables, setup) if spec.warm_start else set()
+        rows = [replace(one, is_warm=one.mst_key in warm) for one in setup.configurations]
         source = models.sql
         if setup.weights_of:
             source = (
@@ -89,90 +85,37 @@ def register(
                 f"WHERE o.run_id = {setup.weights_of:d})"
             )
         status = DRIVEN[0] if queued is None else QUEUED
-        run_id = catalog.new_run(row, rows, _architecture_rows(setup), source, status)
-        if setup.weights_of and setup.spec.strategy.has_weight_server:
+        key = secrets.randbits(62) << 1  # nobody can take a lock of this number before the run does
+        run_id = catalog.new_run(spec, tables, key, rows, setup.models.values(), source, status)
+        if setup.weights_of and spec.strategy.has_weight_server:
             copy_rounds(catalog, setup.weights_of, run_id)
         if queued is not None:
             queued(session, run_id)
         return run_id
 
 
-def states_of(row: RunRow) -> StateTables:
+def states_of(tables: RunTables, spec: RunSpec) -> StateTables:
     """The names of the tables of states of a run."""
-    hops_an_epoch = row.num_partitions * row.rounds
-    return StateTables(row.states or "", hops_an_epoch, row.durability == "hop")
+    return StateTables(tables.states or "", spec.hops_an_epoch, spec.every_hop)
 
 
-def configuration_row(configuration: Configuration) -> ConfigurationRow:
-    """Row of a configuration for the catalog."""
-    return ConfigurationRow(
-        mst_key=configuration.mst_key,
-        model_id=configuration.architecture.model_id,
-        compile_params=configuration.compile_text,
-        fit_params=configuration.fit_text,
-        hop_seconds=configuration.hop_seconds,
-        initial_seed=configuration.initial_seed,
-        jit=configuration.jit,
-        steps_per_call=configuration.steps_per_call,
-        goal=configuration.goal,
-        budget=configuration.budget,
-        is_warm=configuration.is_warm,
-    )
-
-
-def _run_row(session: Session, setup: RunSetup) -> RunRow:
-    spec, packed, validation = setup.spec, setup.packed, setup.validation
-    return RunRow(
-        name=setup.name,
-        description=setup.description,
-        source_table=str(packed.relation.name),
-        validation_table=str(validation.relation.name) if validation else None,
-        model_output_table=str(setup.output),
-        model_selection_table=setup.selection,
-        model_arch_table=setup.architectures,
-        object_table=setup.object_table,
-        num_iterations=spec.epochs,
-        metrics_compute_frequency=spec.frequency,
-        warm_start=setup.replaces,
-        seed=spec.seed,
-        num_partitions=len(packed.partitions),
-        num_workers=setup.num_workers,
-        threads=setup.threads,
-        use_gpus=spec.use_gpus,
-        use_caching=setup.use_caching,
-        durability=spec.durability,
-        output_schema=setup.output.schema,
-        output_name=setup.output.name,
-        source_oid=packed.relation.oid,
-        source_print=packed_fingerprint(session, packed),
-        validation_oid=validation.relation.oid if validation else None,
-        validation_print=packed_fingerprint(session, validation) if validation else None,
-        # Nobody can make a table or take a lock of this name before the run does.
-        states=f"run_{secrets.token_hex(16)}",
-        lock_key=secrets.randbits(62) << 1,
-        cerebro_version=cerebro_db.__version__,
-        schedule=spec.strategy.name,
-        replaces=setup.replace_output,
-        search=None if setup.search is None else setup.search.to_text(),
-        strategy_params=spec.strategy.text,
-        rounds=spec.strategy.rounds,
-        session=json.dumps(everywhere(session.caller)),
-    )
-
-
-def _architecture_rows(setup: RunSetup) -> list[ArchitectureRow]:
-    return [
-        ArchitectureRow(m.model_id, m.text, m.facts.to_json(), m.has_weights)
-        for m in setup.models.values()
+def _tables(session: Session, setup: RunSetup) -> RunTables:
+    marks = [
+        PackedMark(one.relation.oid, packed_fingerprint(session, one))
+        for one in setup.tables.values()
     ]
+    # Nobody can make a table of this name before the run does.
+    states = f"run_{secrets.token_hex(16)}"
+    validation = marks[1] if len(marks) > 1 else None
+    return RunTables(setup.output, setup.replace, marks[0], validation, states)
 
 
 def _started_from_previous(
-    catalog: Catalog, dialect: PostgreSQL, row: RunRow, setup: RunSetup
+    catalog: Catalog, dialect: PostgreSQL, tables: RunTables, setup: RunSetup
 ) -> set[int]:
     """Warm start: copy the state that is there under an mst_key; returns the keys that have one."""
     previous, sql = setup.output.suffixed(STATES_SUFFIX), dialect.training
-    store = StateStore(states_of(row), len(setup.configurations), catalog, sql)
+    store = StateStore(states_of(tables, setup.spec), len(setup.configurations), catalog, sql)
     states = store.create(lasting=True).name
     places = _first_partitions(setup)
     first = {key: keys[0] for key, keys in places.items()}
@@ -202,71 +145,48 @@ def load_setup(
         UndefinedTable: one was dropped.
         WrongRunStatus: the run cannot go on at all.
     """
-    row, catalog = run.row, Catalog(session)
+    tables, catalog = run.tables, Catalog(session)
     if has_states:
         _check_has_states(run)
-    packed = packed_of(session, row.source_oid, "source_table")
+    packed = packed_of(session, tables.source.oid, "source_table")
     validation = None
-    if row.validation_oid is not None:
-        validation = packed_of(session, row.validation_oid, "validation_table")
+    if tables.validation is not None:
+        validation = packed_of(session, tables.validation.oid, "validation_table")
     check_unchanged(session, run, packed, validation)
+    spec = run.spec
+    spec = structs.replace(
+        spec,
+        partitions=partitions_of(packed, validation),
+        workers=workers_of(dialect.training, spec.strategy, spec.workers.count),
+    )
     limits = limits_of(session)
-    models = {m.model_id: _architecture(m, limits) for m in catalog.architectures(run.run_id)}
-    added = {
+    models = {row[0]: _architecture(*row, limits) for row in catalog.architectures(run.run_id)}
+    joined = {
         change.mst_key: (change.epochs, number)
         for number, one in enumerate(decisions_of(catalog, run.run_id), 1)
         if one.action in (ADD, CLONE)
         for change in one.changes
     }
-    stored = [one for one, _, _ in catalog.configurations(run.run_id)]
-    sql = dialect.training
-    search = None if row.search is None else SearchSpec.from_text(row.search)
-    texts = [one.fit_params for one in stored]
-    texts += [] if search is None else [search.space.fit_params_grid]
-    strategy = parse_strategy(row.schedule, row.strategy_params)
+    rows = catalog.configurations(run.run_id)
+    texts = [one.fit_params for one in rows]
+    texts += [] if spec.search is None else [spec.search.space.fit_params_grid]
+    configurations = []
+    for one in rows:
+        session.tick()  # there may be very many
+        budget, cohort = joined.get(one.mst_key, (spec.epochs, 0))
+        configurations.append(_configuration(one, models[one.model_id], budget, cohort))
     setup = RunSetup(
-        spec=RunSpec(
-            epochs=row.num_iterations,
-            seed=row.seed,
-            frequency=row.metrics_compute_frequency,
-            partitions=partitions_of(packed, validation),
-            strategy=strategy,
-            durability=row.durability,
-            use_gpus=row.use_gpus,
-            measured=() if search is None else search.measured,
-            workers=workers_of(sql, strategy, row.num_workers),
-        ),
+        spec=spec,
         packed=packed,
         validation=validation,
-        output=QualifiedName(row.output_schema, row.output_name),
-        output_text=QualifiedName(row.output_schema, row.output_name).text,
-        selection=row.model_selection_table,
-        architectures=row.model_arch_table,
-        object_table=row.object_table,
-        configurations=tuple(
-            _configuration(
-                one, models[one.model_id], *added.get(one.mst_key, (row.num_iterations, 0))
-            )
-            for one in _ticking(session, stored)
-        ),
+        output=tables.output,
+        output_text=tables.output.text,
+        configurations=tuple(configurations),
         targets=with_counts(session, packed, target_facts(packed), texts),
-        threads=row.threads,
-        use_caching=row.use_caching,
-        replaces=row.warm_start,
-        replace_output=row.replaces,
-        name=row.name,
-        description=row.description,
-        search=search,
+        replace=tables.replaces,
         models=models,
     )
-    return setup if search is None else replace(setup, probes=probes_of(setup, search))
-
-
-def _ticking(session: Session, stored: Sequence[ConfigurationRow]) -> Iterator[ConfigurationRow]:
-    """Configurations one by one: there may be very many, which takes time."""
-    for one in stored:
-        session.tick()
-        yield one
+    return setup if spec.search is None else replace(setup, probes=probes_of(setup, spec.search))
 
 
 def probes_of(setup: RunSetup, search: SearchSpec) -> tuple[Configuration, ...]:
@@ -282,13 +202,13 @@ def probes_of(setup: RunSetup, search: SearchSpec) -> tuple[Configuration, ...]:
 
 
 def _check_has_states(run: StoredRun) -> None:
-    if run.row.states is None and run.status == "failed":
+    if run.tables.states is None and run.status == "failed":
         raise WrongRunStatus(
             f"run {run.run_id} cannot go on: no model was trained to the end",
             hint=f"begin a new run; SELECT mst_key, error FROM cerebro.leaderboard WHERE run_id = "
             f"{run.run_id} tells why",
         )
-    if run.row.states is None:
+    if run.tables.states is None:
         raise WrongRunStatus(
             f"run {run.run_id} cannot go on: its states are gone",
             hint="cerebro.cerebro_vacuum removes the states of runs that nobody has resumed for long",
@@ -303,17 +223,18 @@ def check_unchanged(
     Raises:
         InvalidData: one of them has been changed since.
     """
-    _check_print(session, packed, run.row.source_print, "source_table")
-    if validation is not None:
-        _check_print(session, validation, run.row.validation_print, "validation_table")
+    _check_print(session, packed, run.tables.source, "source_table")
+    if validation is not None and run.tables.validation is not None:
+        _check_print(session, validation, run.tables.validation, "validation_table")
 
 
 # In the place of fingerprints where a dump was restored: it has the rows that the run had, with numbers of their own.
 _RESTORED = "restored"
 
 
-def _check_print(session: Session, packed: PackedTable, before: str | None, role: str) -> None:
+def _check_print(session: Session, packed: PackedTable, mark: PackedMark, role: str) -> None:
     check_name(session, packed.relation)
+    before = mark.fingerprint
     if before == _RESTORED:
         return
     if packed_fingerprint(session, packed, before) != before:
@@ -324,14 +245,11 @@ def _check_print(session: Session, packed: PackedTable, before: str | None, role
         )
 
 
-def _architecture(row: ArchitectureRow, limits: ArchitectureLimits) -> Architecture:
-    return Architecture(
-        model_id=row.model_id,
-        id=fingerprint(check_architecture(row.model_arch, limits)),
-        text=row.model_arch,
-        facts=ArchitectureFacts.from_json(row.model_facts),
-        has_weights=row.has_weights,
-    )
+def _architecture(
+    model_id: int, text: str, facts: str, has_weights: bool, limits: ArchitectureLimits
+) -> Architecture:
+    identity = fingerprint(check_architecture(text, limits))
+    return Architecture(model_id, identity, text, ArchitectureFacts.from_json(facts), has_weights)
 
 
 def _configuration(
@@ -365,8 +283,8 @@ def with_workers(setup: RunSetup, num_workers: int | None) -> RunSetup:
     check_enough(strategy, num_workers, packed)
     check_groups(strategy, setup.at_once, num_workers)
     together = len(setup.configurations)
-    if setup.search is not None:
-        together = max(together, setup.search.concurrency)
+    if setup.spec.search is not None:
+        together = max(together, setup.spec.search.concurrency)
     most = strategy.most_workers(len(packed.partitions), together, is_spread=packed.is_spread)
     return setup.with_workers(min(num_workers, most))
 
@@ -379,7 +297,7 @@ def with_output(setup: RunSetup, output: QualifiedName | None) -> RunSetup:
     """
     if output is None:
         return setup
-    if setup.replaces:
+    if setup.spec.warm_start:
         raise InvalidArgument(
             f"model_output_table: got {output} for a run with warm_start := true; allowed: NULL, as "
             f"such a run replaces {setup.output}, from which it went on"
@@ -399,9 +317,9 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
     writer = RunCatalog(catalog, run_id)
     writer.restore(spec, store.unrecorded(run_id))
     state = state_of_decisions(setup, decisions_of(catalog, run_id))
-    for one, status, error in catalog.configurations(run_id):
-        if status in ("failed", "cancelled"):
-            state.apply(events.Failed(one.mst_key, status, error or status))
+    for one in catalog.configurations(run_id):
+        if one.status in ("failed", "cancelled"):
+            state.apply(events.Failed(one.mst_key, one.status, one.error or one.status))
     rows = catalog.metrics(run_id)
     bad = _diverged(state, rows)
     done = _done(state, store)
@@ -417,7 +335,7 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
             catalog.lock("configurations", "hops", "metrics")
         for event in bad:
             writer.ended(event.mst_key, event.status, event.error)
-        _go_back(catalog, store, run, spec.strategy, going, is_recorded=is_recorded)
+        _go_back(catalog, store, run_id, spec, going, is_recorded=is_recorded)
         partly |= _ahead(rows, going, spec.hops_an_epoch)
         catalog.forget_metrics(run_id, sorted(partly))
         _measure(state, [row for row in rows if (row.mst_key, row.epoch) not in partly])
@@ -428,7 +346,7 @@ def load_state(session: Session, store: StateStore, run: StoredRun, setup: RunSe
         for mst_key in state.ended:
             store.forget_all(mst_key, _may_be_wanted(state, store, mst_key))
         _restore(state, store, done | going, catalog.planned(run_id))
-        _check_states(state, states_of(run.row), store.kept())
+        _check_states(state, run.tables.states, store.kept())
     over = min((one.done for one in state.alive), default=0) // spec.hops_an_epoch
     hops = catalog.plan(run_id, over + 1)
     _check_groups(spec, hops)
@@ -514,8 +432,8 @@ def _measure(state: RunState, rows: Iterable[Measures]) -> None:
 def _go_back(
     catalog: Catalog,
     store: StateStore,
-    run: StoredRun,
-    strategy: Strategy,
+    run_id: int,
+    spec: RunSpec,
     going: dict[int, int],
     *,
     is_recorded: bool,
@@ -525,19 +443,19 @@ def _go_back(
     A segment that has recovered from a crash alone has lost the states on it that do not last, and
     with the driver's session the records of hops may go; states of later hops are on other segments.
     """
-    run_id, states = run.run_id, states_of(run.row)
-    if strategy.averages:
-        _forget_lost_parts(catalog, store, run_id, going, states.hops_an_epoch)
+    hops_an_epoch = spec.hops_an_epoch
+    if spec.strategy.averages:
+        _forget_lost_parts(catalog, store, run_id, going, hops_an_epoch)
     if is_recorded:
         return
-    catalog.forget_hops(run_id, going, states.hops_an_epoch)
+    catalog.forget_hops(run_id, going, hops_an_epoch)
     recorded = catalog.recorded_hops(run_id)
     for mst_key, version in going.items():
         if recorded.get(mst_key, 0) < version:
-            first = catalog.first_unrecorded(run_id, mst_key, states.hops_an_epoch)
+            first = catalog.first_unrecorded(run_id, mst_key, hops_an_epoch)
             store.delete_from(mst_key, first)
             going[mst_key] = max((n for key, n in store.kept() if key == mst_key), default=0)
-            catalog.forget_hops(run_id, {mst_key: going[mst_key]}, states.hops_an_epoch)
+            catalog.forget_hops(run_id, {mst_key: going[mst_key]}, hops_an_epoch)
 
 
 def _may_be_wanted(state: RunState, store: StateStore, mst_key: int) -> set[int]:
@@ -570,7 +488,9 @@ def _restore(
         state.apply(event)
 
 
-def _check_states(state: RunState, states: StateTables, there: Collection[tuple[int, int]]) -> None:
+def _check_states(
+    state: RunState, name: str | None, there: Collection[tuple[int, int]]
+) -> None:
     """Check that the states are there from which the run goes on, to be scored or to be restored."""
     needed = {
         (key, version)
@@ -580,7 +500,7 @@ def _check_states(state: RunState, states: StateTables, there: Collection[tuple[
     }
     if missing := sorted(needed - set(there)):
         raise InvalidData(
-            f"{states.name}: got no state of mst_key {missing[0][0]} after {missing[0][1]} hops",
+            f"{name}: got no state of mst_key {missing[0][0]} after {missing[0][1]} hops",
             hint="someone has changed the tables of states; the run cannot go on",
         )
 

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from cerebro_db.configs.settings import PEER_NETWORK_HINT
-from cerebro_db.core.spec import Configuration, RunSpec
+from cerebro_db.core.run_spec import RunSpec
+from cerebro_db.core.spec import Configuration
 from cerebro_db.core.strategies import Strategy
 from cerebro_db.decide.strategies import DEFAULT, DEFAULT_OF_ONE, STRATEGIES, listed
 from cerebro_db.decide.strategies.allreduce import AllReduce

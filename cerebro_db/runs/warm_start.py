@@ -94,7 +94,7 @@ def _elsewhere(setup: RunSetup) -> str:
     """The start of a model that begins anew."""
     if setup.is_single:
         return "another model_output_table"
-    return f"another mst_key in {setup.selection}, or another model_output_table"
+    return f"another mst_key in {setup.spec.model_selection_table}, or another model_output_table"
 
 
 def _check_targets(setup: RunSetup, earlier: ModelTable) -> None:
@@ -206,10 +206,10 @@ def _another_model(
     elsewhere = (
         "another model_output_table, where it starts fresh"
         if setup.is_single
-        else f"another mst_key in {setup.selection}, under which it starts fresh"
+        else f"another mst_key in {setup.spec.model_selection_table}, under which it starts fresh"
     )
     return InvalidArgument(
-        f"configuration {one.mst_key}: got model_id {now} of {setup.architectures}, which cannot go on "
+        f"configuration {one.mst_key}: got model_id {now} of {setup.spec.model_arch_table}, which cannot go on "
         f"from the model of mst_key {one.mst_key} in {earlier.relation.name}{had}: "
         f"{reason}",
         hint=f"give model_id {now} {elsewhere}; or name the model_id that the earlier run had",

@@ -220,7 +220,7 @@ def columns(kind: Any, **sources: str) -> str:
 _INTERNAL = ("model_arch_table", "use_gpus", "use_caching", "cerebro_version", "active")
 _RUNS = f"""
 SELECT {columns(RunFacts, owner="owner::text", manifest="manifest::text", search="search::text")}
-  FROM (SELECT r.*, i.search, {", ".join(f"i.{name}" for name in _INTERNAL)}
+  FROM (SELECT r.*, i.spec -> 'search' AS search, {", ".join(f"i.{name}" for name in _INTERNAL)}
           FROM cerebro.runs r JOIN cerebro._runs i ON i.run_id = r.run_id) r
  WHERE {{}} ORDER BY run_id DESC
 """

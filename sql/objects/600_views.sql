@@ -67,7 +67,7 @@ GRANT INSERT (name, description, source_table, validation_table, model_output_ta
               num_partitions, num_workers, threads, manifest, status, driver_pid, use_gpus,
               use_caching, durability, model_arch_table, output_schema, output_name, source_oid,
               source_print, validation_oid, validation_print, states, lock_key, cerebro_version,
-              schedule, replaces, search, strategy_params, rounds, session, object_table)
+              schedule, replaces, strategy_params, rounds, spec)
     ON cerebro._runs TO cerebro_user;
 GRANT UPDATE (status, error, driver_pid, manifest, started, resumed, active, finished, states,
               model_output_table, output_schema, output_name, replaces)

@@ -8,9 +8,9 @@
                p.objectives -> p.place ->> 'dataset' AS dataset,
                (p.objectives -> p.place ->> 'maximise') = 'true' AS maximise
           FROM (SELECT s.run_id, s.objectives, generate_series(0, jsonb_array_length(s.objectives) - 1) AS place
-                  FROM (SELECT r.run_id, CASE WHEN jsonb_typeof(r.search -> 'objectives') = 'array'
-                                              THEN r.search -> 'objectives' ELSE '[]' END AS objectives
-                          FROM cerebro._runs r WHERE r.search IS NOT NULL) s) p)
+                  FROM (SELECT r.run_id, CASE WHEN jsonb_typeof(r.spec -> 'search' -> 'objectives') = 'array'
+                                              THEN r.spec -> 'search' -> 'objectives' ELSE '[]' END AS objectives
+                          FROM cerebro._runs r WHERE (r.spec -> 'search') IS NOT NULL) s) p)
 {%- endset %}
 {%- set measures %}
        (SELECT l.run_id, l.mst_key, l.dataset, l.epoch, unnest('loss'::text || l.metric_names) AS metric,
@@ -29,7 +29,7 @@ SELECT c.run_id, c.mst_key,
        p.bracket, p.rung, c.budget, v.epoch, v.objectives[1] AS objective, v.objectives,
        n.action, n.reason, nullif(n.who, '') AS decided_by, n.decided, c.error
   FROM cerebro._configurations c
-  JOIN cerebro._runs s ON s.run_id = c.run_id AND s.search IS NOT NULL
+  JOIN cerebro._runs s ON s.run_id = c.run_id AND (s.spec -> 'search') IS NOT NULL
   JOIN cerebro._statuses t ON t.run_id = c.run_id AND t.mst_key = c.mst_key
   LEFT JOIN (SELECT m.run_id, m.mst_key, max(m.epoch) AS epoch, array_agg(m.value ORDER BY a.place) AS objectives,
                     -- Smaller is better; what is not a number comes last.
@@ -60,7 +60,7 @@ SELECT r.run_id, r.name, r.status, s.search ->> 'method' AS method, (s.search ->
        t.trials, t.finished AS finished_trials, t.stopped, t.failed, t.epochs,
        b.mst_key AS best_mst_key, b.objective AS best_objective
   FROM cerebro.runs r
-  JOIN cerebro._runs s ON s.run_id = r.run_id AND s.search IS NOT NULL
+  JOIN (SELECT i.run_id, i.spec -> 'search' AS search FROM cerebro._runs i) s ON s.run_id = r.run_id AND s.search IS NOT NULL
   LEFT JOIN (SELECT c.run_id, count(*) AS trials,
                     count(nullif(c.status = 'finished', false)) AS finished,
                     count(nullif(c.status = 'stopped', false)) AS stopped,

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from run_states import begin, configuration, do, finish, joined, planned, run_state, view
 
 from cerebro_db.core import events
-from cerebro_db.core.spec import Hop, Workers
+from cerebro_db.core.run_spec import Workers
+from cerebro_db.core.spec import Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.decide.dispatch import SHARED_SECONDS, is_pressing, next_alone, next_hops
 from cerebro_db.decide.plan import plan_epoch

@@ -9,7 +9,8 @@ import pytest
 from run_states import begin, do, planned, run_state, view
 
 from cerebro_db.core import events
-from cerebro_db.core.spec import Hop, Workers
+from cerebro_db.core.run_spec import Workers
+from cerebro_db.core.spec import Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import Score, Task, Train
 from cerebro_db.decide.strategies.hopper import Hopper

@@ -6,7 +6,8 @@ import pytest
 from run_states import planned, run_state, view
 
 from cerebro_db.core import events
-from cerebro_db.core.spec import Hop, RunSpec
+from cerebro_db.core.run_spec import RunSpec
+from cerebro_db.core.spec import Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import Asynchrony, Strategy
 from cerebro_db.core.tasks import Average, Participate, Score, Task, Train

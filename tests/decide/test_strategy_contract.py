@@ -14,7 +14,8 @@ from run_states import run_state
 from cerebro_db.configs.arguments import Argument
 from cerebro_db.configs.grammar import parse_keywords
 from cerebro_db.core import events
-from cerebro_db.core.spec import TRAINING, Configuration, Hop, RunSpec, Workers
+from cerebro_db.core.run_spec import RunSpec, Workers
+from cerebro_db.core.spec import TRAINING, Configuration, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import Resources, Strategy
 from cerebro_db.core.tasks import Outcome, Participate, Step, Task, Train, WorkerView

@@ -11,7 +11,8 @@ import pytest
 from run_states import do, finish, planned, run_state, view
 
 from cerebro_db.core import events
-from cerebro_db.core.spec import TRAINING, Hop, Workers
+from cerebro_db.core.run_spec import Workers
+from cerebro_db.core.spec import TRAINING, Hop
 from cerebro_db.core.tasks import Train, WorkerView
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.direct_order import Order

@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from cerebro_db.configs.architectures.memory import ArchitectureFacts, MemoryEstimate
-from cerebro_db.core.spec import Configuration, RunSpec
+from cerebro_db.core.run_spec import RunSpec
+from cerebro_db.core.spec import Configuration
 from cerebro_db.core.strategies import Resources, Speeds, Strategy
 from cerebro_db.decide.strategies import STRATEGIES, parse_strategy
 from cerebro_db.decide.strategies.auto import Auto

@@ -14,7 +14,8 @@ from cerebro_db.configs.grids.parameters import parse_fit_params
 from cerebro_db.core import events
 from cerebro_db.core.decisions import promote
 from cerebro_db.core.events import Decided
-from cerebro_db.core.spec import Hop, Workers
+from cerebro_db.core.run_spec import Workers
+from cerebro_db.core.spec import Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import (
     Answered,

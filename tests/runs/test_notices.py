@@ -9,8 +9,9 @@ from run_states import begin, configuration, do, planned, run_state
 
 from cerebro_db.core import events
 from cerebro_db.core.ports import Outlook
+from cerebro_db.core.run_spec import RunSpec
 from cerebro_db.core.search import Objective, SearchSpec
-from cerebro_db.core.spec import Hop, RunSpec, Space
+from cerebro_db.core.spec import Hop, Space
 from cerebro_db.core.state import RunState
 from cerebro_db.core.tasks import Measures
 from cerebro_db.decide.strategies.hopper import Hopper

@@ -430,7 +430,7 @@ def test_the_command_line_has_the_settings_of_its_connection(
         found = session.run("SELECT current_setting('app.tenant'), current_setting('TimeZone')")
         assert found == [("acme", "UTC")]  # rows of others are read in hers
         assert everywhere(session.caller).items() >= {"app.tenant": "acme"}.items()
-        work_for_run(client.pool, '{"app.tenant": "bolt", "row_security": "on"}')
+        work_for_run(client.pool, {"app.tenant": "bolt", "row_security": "on"})
         client.pool.give([session])
         assert session.closed  # as it works for another
         (session,) = client.pool.take(1)

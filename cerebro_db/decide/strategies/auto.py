@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from cerebro_db.configs.arguments import number, whole
-from cerebro_db.core.spec import TRAINING, Configuration, Hop, RunSpec
+from cerebro_db.core.run_spec import RunSpec
+from cerebro_db.core.spec import TRAINING, Configuration, Hop
 from cerebro_db.core.state import RunState, Track
 from cerebro_db.core.strategies import (
     FASTEST,
@@ -114,7 +115,9 @@ class Auto(Joining):
             resources.num_workers, partitions, len(configurations), resources.cores,
             is_spread=resources.is_spread,
         )  # fmt: skip
-        return replace(spec, strategy=chosen, workers=replace(spec.workers, count=workers))
+        return structs.replace(
+            spec, strategy=chosen, workers=structs.replace(spec.workers, count=workers)
+        )
 
     def _check_partitions(self, partitions: int) -> None:
         """Refuse groups of more than all partitions."""

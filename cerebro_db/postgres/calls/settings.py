@@ -19,7 +19,7 @@ from cerebro_db.columns.encoded import Encoding
 from cerebro_db.columns.recorded import Recorded
 from cerebro_db.columns.values import Column
 from cerebro_db.configs.messages import shown
-from cerebro_db.errors import InvalidData, NotSupported
+from cerebro_db.errors import NotSupported
 from cerebro_db.postgres.dialects.choice import IDENTITY, dialect_of
 from cerebro_db.postgres.names import QualifiedName, literal, quote, shown_literal
 from cerebro_db.postgres.sessions.dsn import options_of
@@ -164,31 +164,12 @@ def work_for(pool: SessionPool, settings: SessionSettings) -> None:
     pool.work_for(settings, beginning(settings))
 
 
-def work_for_run(pool: SessionPool, text: str) -> None:
-    """Have sessions that are taken from a pool work for a run, with the settings with which it began.
-
-    Args:
-        text: JSON, as the catalog has it.
-    """
+def work_for_run(pool: SessionPool, settings: SessionSettings) -> None:
+    """Have sessions that are taken from a pool work for a run, with the settings with which it began."""
     reading = {
         name: value for name, value in pool.caller.items() if name not in everywhere(pool.caller)
     }
-    work_for(pool, {**reading, **of_run(text)})
-
-
-def of_run(text: str) -> dict[str, str]:
-    """The settings with which a run began, as the catalog has them.
-
-    Raises:
-        InvalidData: they were not written by Cerebro-DB.
-    """
-    try:
-        found = json.loads(text)
-        if all(isinstance(value, str) for value in found.values()):
-            return everywhere(found)
-    except (AttributeError, ValueError):
-        pass
-    raise InvalidData("the catalog has settings of a session for this run that are no texts")
+    work_for(pool, {**reading, **everywhere(settings)})
 
 
 def _parts(name: str) -> str:

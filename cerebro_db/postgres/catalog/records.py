@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.configs.messages import plain_text
 from cerebro_db.core.decisions import NOBODY, PROMOTE, STOP, Change, Decision, Results
+from cerebro_db.core.spec import Configuration
 from cerebro_db.core.statuses import FINISHED, STOPPED
 from cerebro_db.core.tasks import RoundRecord
-from cerebro_db.postgres.catalog.runs import Catalog, ConfigurationRow, keys_by_value
+from cerebro_db.postgres.catalog.runs import Catalog, keys_by_value
 from cerebro_db.protocol import RoundReport
 from cerebro_db.wire import decode_stored, encode
 
@@ -111,7 +112,7 @@ def add_decision(
     run_id: int,
     number: int,
     decision: Decision,
-    configurations: Sequence[ConfigurationRow] = (),
+    configurations: Sequence[Configuration] = (),
     answer: tuple[int, str | None] | None = None,
     forgotten: Sequence[tuple[int, int]] = (),
 ) -> None:

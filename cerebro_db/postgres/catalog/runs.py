@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from cerebro_db.configs.messages import plain_text
 from cerebro_db.configs.settings import Settings
-from cerebro_db.core.spec import Hop
+from cerebro_db.core.run_spec import RunSpec
+from cerebro_db.core.spec import TRAINING, Architecture, Configuration, Hop
 from cerebro_db.core.statuses import DRIVEN, QUEUED
 from cerebro_db.core.tasks import Measures
+from cerebro_db.decide.strategies import parse_strategy
 from cerebro_db.errors import CerebroError, UndefinedRun, WrongRunStatus
 from cerebro_db.postgres.names import STATES_SCHEMA, QualifiedName
 from cerebro_db.postgres.sessions.errors import LOCK_TIMEOUT, StatementFailed
@@ -29,55 +33,33 @@ LOCK_CATALOG = "SELECT cerebro._lock_catalog(%s::text[])"
 _Value = TypeVar("_Value")
 
 
-@dataclass(frozen=True)
-class RunRow:
-    """Row of a run at its start; all that a later session needs to go on with it.
+class PackedMark(NamedTuple):
+    """A packed table and what is in it, as a run has found it.
 
     Attributes:
-        output_schema, output_name: of the model output table, unquoted.
-        source_oid, validation_oid: of the packed tables.
-        source_print, validation_print: fingerprints of what is in them.
-        states: how the names of the tables of states begin, None where they are gone.
-        lock_key: of the advisory lock that the driver holds.
-        replaces: whether output tables of that name that are there at its end give way.
-        search: JSON of a search; None for a run with a table of configurations.
-        schedule, strategy_params, rounds: the strategy, and what it was asked for.
-        session: JSON of the settings of the session that began it, which all that work for it have.
+        oid: of the table.
+        fingerprint: of its rows.
     """
 
-    name: str | None
-    description: str | None
-    source_table: str
-    validation_table: str | None
-    model_output_table: str
-    model_selection_table: str | None
-    model_arch_table: str
-    num_iterations: int
-    metrics_compute_frequency: int
-    warm_start: bool
-    seed: int
-    num_partitions: int
-    num_workers: int
-    threads: int
-    use_gpus: bool
-    use_caching: bool
-    durability: str
-    output_schema: str
-    output_name: str
-    source_oid: int
-    source_print: str
-    validation_oid: int | None
-    validation_print: str | None
-    states: str | None
-    lock_key: int
-    cerebro_version: str
-    schedule: str
+    oid: int
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class RunTables:
+    """The tables of a run. Others than its spec they may change: by another name of its output, or by a dump that is restored.
+
+    Attributes:
+        output: the model output table.
+        replaces: whether output tables of that name that are there at its end give way.
+        states: how the names of the tables of states begin, None where they are gone.
+    """
+
+    output: QualifiedName
     replaces: bool
-    search: str | None = None
-    strategy_params: str = ""
-    rounds: int = 1
-    session: str = "{}"
-    object_table: str | None = None
+    source: PackedMark
+    validation: PackedMark | None
+    states: str | None
 
 
 @dataclass(frozen=True)
@@ -91,6 +73,8 @@ class StoredRun:
         error: why it stopped.
         manifest_text: JSON of what its workers told; empty before they were ready.
         active: seconds that earlier drivers spent on it.
+        lock_key: of the advisory lock that the driver holds.
+        spec_text: JSON of its spec.
     """
 
     run_id: int
@@ -100,7 +84,18 @@ class StoredRun:
     error: str | None
     manifest_text: str
     active: float
-    row: RunRow
+    lock_key: int
+    spec_text: str
+    tables: RunTables
+
+    @functools.cached_property
+    def spec(self) -> RunSpec:
+        """What the run was asked for.
+
+        Raises:
+            InvalidData: somebody has changed it.
+        """
+        return RunSpec.from_text(self.spec_text, parse_strategy)
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -120,9 +115,8 @@ class Driving:
     has_states: bool
 
 
-@dataclass(frozen=True)
-class ConfigurationRow:
-    """Row of a configuration at the start of its run."""
+class ConfigurationRow(NamedTuple):
+    """Row of a configuration of a run."""
 
     mst_key: int
     model_id: int
@@ -133,18 +127,9 @@ class ConfigurationRow:
     jit: bool
     steps_per_call: int
     goal: str
-    budget: int
-    is_warm: bool = False
-
-
-@dataclass(frozen=True)
-class ArchitectureRow:
-    """A model of a run."""
-
-    model_id: int
-    model_arch: str
-    model_facts: str
-    has_weights: bool
+    is_warm: bool
+    status: str
+    error: str | None
 
 
 class Catalog:
@@ -176,16 +161,20 @@ class Catalog:
         Raises:
             UndefinedRun: there is none, or it is someone else's.
         """
-        columns = [field.name for field in fields(RunRow)]
         rows = self._run(
             "SELECT r.run_id, r.owner::bigint, r.owner = cerebro._role(), v.status, r.error, "
-            f"r.manifest::text, r.active, {', '.join(map(_read, columns))} "
+            "r.manifest::text, r.active, r.lock_key, r.spec::text, r.output_schema, r.output_name, r.replaces, "
+            "r.source_oid::bigint, r.source_print, r.validation_oid::bigint, r.validation_print, r.states "
             "FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id WHERE r.run_id = %s",
             [run_id],
         )
-        number, owner, is_mine, status, error, manifest, active, *values = _only(rows, run_id, what)
-        row = RunRow(**dict(zip(columns, values, strict=True)))
-        return StoredRun(number, owner, is_mine, status, error, manifest, active, row)
+        row = _only(rows, run_id, what)
+        schema, name, replaces, *source, validation_oid, validation_print, states = row[9:]
+        validation = None if validation_oid is None else PackedMark(validation_oid, validation_print)
+        output = QualifiedName(schema, name)
+        return StoredRun(
+            *row[:9], RunTables(output, replaces, PackedMark(*source), validation, states)
+        )
 
     def lock_key(self, run_id: int) -> int:
         """Key of the advisory lock that the driver of a run holds.
@@ -198,27 +187,36 @@ class Catalog:
 
     def new_run(
         self,
-        row: RunRow,
-        configurations: Sequence[ConfigurationRow],
-        architectures: Sequence[ArchitectureRow],
+        spec: RunSpec,
+        tables: RunTables,
+        lock_key: int,
+        configurations: Sequence[Configuration],
+        architectures: Iterable[Architecture],
         weights: str,
         status: str = "starting",
     ) -> int:
         """Register a run, its configurations and its models; returns the run_id.
 
         Args:
-            row: of the run.
+            spec, tables, lock_key: of the run.
             configurations: that it begins with.
             architectures: its models.
             weights: SQL of a table with the weights that they may begin with.
             status: of a run that this session drives, or that waits.
         """
-        columns = list(vars(row))
+        row = {
+            **_columns(spec),
+            **_columns_of_tables(tables),
+            "lock_key": lock_key,
+            "manifest": "{}",
+            "status": status,
+            "driver_pid": self._session.pid,
+        }
         sql = (
-            f"INSERT INTO cerebro._runs ({', '.join(columns)}, manifest, status, driver_pid) "
-            f"VALUES ({', '.join(['%s'] * len(columns))}, '{{}}', %s, %s) RETURNING run_id"
+            f"INSERT INTO cerebro._runs ({', '.join(row)}) "
+            f"VALUES ({', '.join(['%s'] * len(row))}) RETURNING run_id"
         )
-        run_id = int(self._run(sql, [*vars(row).values(), status, self._session.pid])[0][0])
+        run_id = int(self._run(sql, list(row.values()))[0][0])
         if configurations:
             self.add_configurations(run_id, configurations, "waiting")
         for model in architectures:
@@ -226,42 +224,39 @@ class Catalog:
                 "INSERT INTO cerebro._architectures "
                 "(run_id, model_id, model_arch, model_facts, model_weights) SELECT %s, %s, %s, %s, "
                 f"(SELECT a.model_weights FROM {weights} a WHERE a.model_id = %s)",
-                [run_id, model.model_id, model.model_arch, model.model_facts, model.model_id],
+                [run_id, model.model_id, model.text, model.facts.to_json(), model.model_id],
             )
         return run_id
 
     def add_configurations(
-        self, run_id: int, configurations: Sequence[ConfigurationRow], status: str
+        self, run_id: int, configurations: Sequence[Configuration], status: str
     ) -> None:
         """Configurations join a run."""
-        self._insert("_configurations", run_id, configurations, {"status": f"'{status}'"})
+        columns = ("run_id", "budget", *ConfigurationRow._fields[:-1])
+        row_sql = f"({', '.join(['%s'] * len(columns))})"
+        self._run(
+            f"INSERT INTO cerebro._configurations ({', '.join(columns)}) "
+            f"VALUES {', '.join([row_sql] * len(configurations))}",
+            [value for one in configurations for value in (run_id, *_values_of(one), status)],
+        )
 
-    def configurations(self, run_id: int) -> list[tuple[ConfigurationRow, str, str | None]]:
-        """The configurations of a run, each with its status and error."""
-        columns = [field.name for field in fields(ConfigurationRow)]
-        # Those of an earlier version have no budget of their own.
-        read = [
-            "coalesce(budget, (SELECT r.num_iterations FROM cerebro._runs r "
-            "WHERE r.run_id = c.run_id))"
-            if name == "budget"
-            else name
-            for name in columns
-        ]
+    def configurations(self, run_id: int) -> list[ConfigurationRow]:
+        """The configurations of a run, by mst_key."""
         rows = self._run(
-            f"SELECT {', '.join(read)}, status, error FROM cerebro._configurations c "
+            f"SELECT {', '.join(ConfigurationRow._fields)} FROM cerebro._configurations "
             "WHERE run_id = %s ORDER BY mst_key",
             [run_id],
         )
-        return [(ConfigurationRow(*row[:-2]), row[-2], row[-1]) for row in rows]
+        return [ConfigurationRow(*row) for row in rows]
 
-    def architectures(self, run_id: int) -> list[ArchitectureRow]:
-        """The models of a run."""
+    def architectures(self, run_id: int) -> list[tuple[int, str, str, bool]]:
+        """The models of a run: model_id, architecture and facts as JSON, and whether there are weights."""
         rows = self._run(
             "SELECT model_id, model_arch, model_facts, model_weights IS NOT NULL "
             "FROM cerebro._architectures WHERE run_id = %s",
             [run_id],
         )
-        return [ArchitectureRow(*row) for row in rows]
+        return [(row[0], row[1], row[2], row[3]) for row in rows]
 
     def driven(self, run_id: int) -> Driving:
         """Record this session as the driver of a run, and add up the time of earlier drivers."""
@@ -625,15 +620,53 @@ class Catalog:
                 if is_over or error.sqlstate != LOCK_TIMEOUT:
                     raise
 
-    def _insert(self, view: str, run_id: int, rows: Sequence[Any], more: Mapping[str, str]) -> None:
-        """Insert rows; ``more`` are further columns and their SQL."""
-        columns = [*more, "run_id", *vars(rows[0])]
-        row_sql = f"({', '.join([*more.values(), *['%s'] * (len(columns) - len(more))])})"
-        self._run(
-            f"INSERT INTO cerebro.{view} ({', '.join(columns)}) "
-            f"VALUES {', '.join([row_sql] * len(rows))}",
-            [value for row in rows for value in (run_id, *vars(row).values())],
-        )
+
+_values_of = operator.attrgetter(
+    "budget", "mst_key", "architecture.model_id", "compile_text", "fit_text", "hop_seconds", "initial_seed", "jit",
+    "steps_per_call", "goal", "is_warm",
+)  # fmt: skip
+
+
+def _columns(spec: RunSpec) -> dict[str, Any]:
+    """The row of a spec: its JSON, and what views and queries have in columns of their own."""
+    return {
+        "spec": spec.to_text(),
+        "name": spec.name,
+        "description": spec.description,
+        "source_table": spec.source_table,
+        "validation_table": spec.validation_table,
+        "model_selection_table": spec.model_selection_table,
+        "model_arch_table": spec.model_arch_table,
+        "num_iterations": spec.epochs,
+        "metrics_compute_frequency": spec.frequency,
+        "warm_start": spec.warm_start,
+        "seed": spec.seed,
+        "num_partitions": len(spec.partitions[TRAINING]),
+        "num_workers": spec.workers.count,
+        "threads": spec.threads,
+        "use_gpus": spec.use_gpus,
+        "use_caching": spec.use_caching,
+        "durability": spec.durability,
+        "cerebro_version": spec.cerebro_version,
+        "schedule": spec.strategy.name,
+        "strategy_params": spec.strategy.text,
+        "rounds": spec.strategy.rounds,
+    }
+
+
+def _columns_of_tables(tables: RunTables) -> dict[str, Any]:
+    validation = tables.validation
+    return {
+        "model_output_table": str(tables.output),
+        "output_schema": tables.output.schema,
+        "output_name": tables.output.name,
+        "replaces": tables.replaces,
+        "source_oid": tables.source.oid,
+        "source_print": tables.source.fingerprint,
+        "validation_oid": None if validation is None else validation.oid,
+        "validation_print": None if validation is None else validation.fingerprint,
+        "states": tables.states,
+    }
 
 
 def keys_by_value(values: Mapping[int, _Value]) -> dict[_Value, list[int]]:
@@ -652,10 +685,3 @@ def _only(
         got = "NULL" if run_id is None else run_id
         raise UndefinedRun(f"{what}: got {got}; you have no run of that number")
     return rows[0]
-
-
-def _read(column: str) -> str:
-    """A column of a run as it is read: an oid as a number, JSON as a text."""
-    if column == "search":
-        return "r.search::text"
-    return f"r.{column}::bigint" if column.endswith("_oid") else f"r.{column}"

@@ -65,14 +65,12 @@ def search_of(session: Session, run_id: int | None) -> tuple[StoredRun, SearchSp
         InvalidArgument: it is no search.
     """
     run = Catalog(session).run(run_id)
-    sql = "SELECT search::text FROM cerebro._runs WHERE run_id = %s"
-    ((text,),) = session.run(sql, (run.run_id,))
-    if text is None:
+    if run.spec.search is None:
         raise InvalidArgument(
             f"run_id: got {run.run_id}, which is no search; allowed: a run of cerebro.cerebro_search",
             hint="cerebro.searches shows yours",
         )
-    return run, SearchSpec.from_text(text)
+    return run, run.spec.search
 
 
 def trials_of(session: Session, run_id: int) -> list[TrialRow]:

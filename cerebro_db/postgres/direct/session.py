@@ -15,7 +15,8 @@ import psycopg2
 import psycopg2.extensions
 
 import cerebro_db
-from cerebro_db.decide.strategies import STRATEGIES, listed
+from cerebro_db.core.run_spec import RunSpec
+from cerebro_db.decide.strategies import STRATEGIES, listed, parse_strategy
 from cerebro_db.errors import (
     CerebroError,
     InvalidData,
@@ -25,7 +26,7 @@ from cerebro_db.errors import (
     UndefinedRun,
     WrongRunStatus,
 )
-from cerebro_db.postgres.calls.settings import beginning, of_run
+from cerebro_db.postgres.calls.settings import beginning
 from cerebro_db.postgres.dialects.choice import IDENTITY, dialect_of
 from cerebro_db.postgres.dialects.postgresql.direct import PostgreSQLDirect
 from cerebro_db.postgres.direct.board import channel_of_driver, channel_of_worker
@@ -186,7 +187,7 @@ class DirectSession:
         allowed = [one.name for one in STRATEGIES.values() if one.takes_joining_workers]
         rows = self.run(
             "SELECT r.run_id, pg_catalog.pg_get_userbyid(r.owner)::text, v.status, r.schedule, r.states, "
-            "r.threads, r.manifest, r.session FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id "
+            "r.threads, r.manifest, r.spec::text FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id "
             "WHERE r.run_id = %s",
             (run_id,),
         )
@@ -195,7 +196,7 @@ class DirectSession:
                 f"--run: got {run_id}; role {self._login()} has no run of that number",
                 hint="workers join as the owner of a run, or as a member of it: GRANT owner TO login",
             )
-        *facts, session = rows[0]
+        *facts, spec = rows[0]
         run = DirectRun(*facts)
         if run.schedule not in allowed:
             raise NotSupported(
@@ -203,7 +204,8 @@ class DirectSession:
                 f"{listed(allowed)}",
                 hint="docs/workers.md tells why; the sessions beside the server train it",
             )
-        for statement in beginning(of_run(session)):  # as the run's other sessions have them
+        settings = RunSpec.from_text(spec, parse_strategy).session
+        for statement in beginning(settings):  # as the run's other sessions have them
             self.run(statement)
         return run
 

@@ -114,12 +114,12 @@ def last_line(session: Session, run_id: int, setup: RunSetup, shortfall: str | N
         setup: of the run.
         shortfall: why no trial has come to the last epochs; None where one has.
     """
-    assert setup.search is not None
+    assert setup.spec.search is not None
     trials = trials_of(session, run_id)
-    best = best_trials(setup.search, trials)
+    best = best_trials(setup.spec.search, trials)
     parts = [f"search of {len(trials)} trial{'s' if len(trials) != 1 else ''} has ended: "]
     parts.append(
-        _winner(setup, setup.search, best) if best else without_values(setup.search, trials)
+        _winner(setup, setup.spec.search, best) if best else without_values(setup.spec.search, trials)
     )
     if shortfall:
         parts.append(f"; {shortfall}")

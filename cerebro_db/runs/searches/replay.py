@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from cerebro_db.decide.strategies import STRATEGIES, listed, parse_strategy
+from cerebro_db.decide.strategies import STRATEGIES, listed
 from cerebro_db.errors import InvalidArgument, NotPermitted, WrongRunStatus
 from cerebro_db.postgres.calls.host import control_session
 from cerebro_db.postgres.catalog.records import decisions_of
@@ -50,31 +50,32 @@ def replay(
     with control_session(pool, None) as control:
         run = own_run(control, request.run_id)
         decisions = tuple(decisions_of(Catalog(control), run.run_id))
-    if run.row.search is None:
+    if run.spec.search is None:
         _check_order_is_recorded(run, is_changed=bool(decisions))
     elif not decisions:
         raise WrongRunStatus(f"run {run.run_id} has decided nothing yet, which could be repeated")
-    row = run.row
 
     def set_up(session: Session, sql: PostgreSQLTraining) -> tuple[QualifiedName, RunSetup]:
-        chosen = parse_strategy(row.schedule, row.strategy_params)
+        chosen = run.spec.strategy
         check_strategy(dialect, request, chosen)
         check_workers(chosen, request.num_workers)
         before = load_setup(session, dialect, run, has_states=False)
-        if before.search is None:
-            check_enough(before.spec.strategy, request.num_workers, before.packed)
+        spec = structs.replace(
+            before.spec, name=request.name, description=request.description, warm_start=False
+        )
+        if spec.search is None:
+            check_enough(chosen, request.num_workers, before.packed)
         else:
-            search = structs.replace(before.search, replays=decisions)
-            before = replace(before, search=search, configurations=(), selection=None)
+            search = structs.replace(spec.search, replays=decisions)
+            spec = structs.replace(spec, search=search, model_selection_table=None)
+            before = replace(before, configurations=())
         output = new_output(session, request.model_output_table, "model_output_table")
         setup = replace(
             before,
+            spec=spec,
             output=output,
             output_text=str(request.model_output_table),
-            replaces=False,
-            replace_output=False,
-            name=request.name,
-            description=request.description,
+            replace=False,
             weights_of=run.run_id,
         )
         return output, setup.with_workers(request.num_workers or setup.num_workers)
@@ -104,18 +105,17 @@ def _check_order_is_recorded(run: StoredRun, *, is_changed: bool) -> None:
         run: that is to be repeated.
         is_changed: whether its configurations were changed while it went on.
     """
-    row, what = run.row, f"run_id: got {run.run_id}"
-    chosen = parse_strategy(row.schedule, row.strategy_params)
+    chosen, what = run.spec.strategy, f"run_id: got {run.run_id}"
     if not chosen.asynchrony.is_any:
         servers = [one.name for one in STRATEGIES.values() if one.has_weight_server]
         raise InvalidArgument(
-            f"{what}, a run with strategy := {row.schedule!r}, of which no order is recorded; allowed: a search, "
+            f"{what}, a run with strategy := {chosen.name!r}, of which no order is recorded; allowed: a search, "
             f"or a run whose workers did not wait for each other, with {listed(servers)}",
             hint="the same call gives the same results: cerebro.runs shows what was asked for",
         )
     if run.status != "finished":
         raise WrongRunStatus(f"{what}, which is {run.status}; allowed: a run that is finished")
-    if row.warm_start:
+    if run.spec.warm_start:
         raise InvalidArgument(
             f"{what}, which went on from the models of an earlier run, in whose place its own are; allowed: a "
             "run without warm_start"

@@ -92,23 +92,23 @@ class SearchResults:
 
     def write_selection(self, session: Session, setup: RunSetup) -> None:
         """Make the table of the best configuration, within the transaction of the other tables."""
-        if setup.selection is None:
+        if setup.spec.model_selection_table is None:
             return
         outputs = Outputs(
-            new_name(session, setup.selection, ROLE),
-            setup.selection,
+            new_name(session, setup.spec.model_selection_table, ROLE),
+            setup.spec.model_selection_table,
             ROLE,
             CONFIGURATIONS,
             CONFIGURATIONS.suffixes,
-            replace=setup.replace_output,
+            replace=setup.replace,
         )
         best = best_trials(self.spec, list(self.trials.values()))
-        write_configurations(session, outputs, best, setup.architectures, setup.object_table)
+        write_configurations(session, outputs, best, setup.spec.model_arch_table, setup.spec.object_table)
 
 
 def results_of(session: Session, setup: RunSetup, run_id: int) -> SearchResults | None:
     """Findings of a run; None where it is no search."""
-    if setup.search is None:
+    if setup.spec.search is None:
         return None
     trials = trials_of(session, run_id)
-    return SearchResults(setup.search, {one.mst_key: one for one in trials})
+    return SearchResults(setup.spec.search, {one.mst_key: one for one in trials})
