@@ -76,7 +76,7 @@ class RunSpec(Wire, frozen=True, tag_field="version", tag=1):
     frequency: _Count
     partitions: Mapping[str, tuple[int, ...]]
     strategy: Strategy
-    durability: Literal["hop", "epoch"] = EVERY_HOP
+    durability: Literal["hop", "epoch"] = "hop"
     use_gpus: bool = False
     scans_wait: bool = False
     is_open: bool = False

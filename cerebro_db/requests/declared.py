@@ -85,8 +85,6 @@ _ENTRY = re.compile(r"\n {4}(?=\S)")
 # About how a call is made, which a job decides.
 OF_CALLS = frozenset({"wait", "priority"})
 RUN = "run_id"
-# What a request has besides its arguments: from where it was made.
-CONTEXT = frozenset({"search_path", "cores"})
 
 
 # -- whether jobs may call a function ----------------------------------------------
@@ -233,9 +231,15 @@ def _as_written(value: object) -> str:
 
 # -- requests and their functions ----------------------------------------------------
 class Request(msgspec.Struct, dict=True):
-    """The arguments of a call, as given, in their ranges."""
+    """The arguments of a call, as given, in their ranges.
+
+    Attributes:
+        inherits_context: whether fields of its parents are no arguments of its function, but what a request has
+            beside them.
+    """
 
     function: ClassVar[Function]
+    inherits_context: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Refuse values that no table could make right."""
@@ -288,8 +292,11 @@ class Function(msgspec.Struct, frozen=True, dict=True):
     def arguments(self) -> Mapping[str, Argument]:
         """The arguments by name, in their order."""
         hints = get_type_hints(self.request, include_extras=True)
-        fields = [one for one in msgspec.structs.fields(self.request) if one.name not in CONTEXT]
-        return {one.name: _argument(one.name, hints[one.name], one.default) for one in fields}
+        defaults = {one.name: one.default for one in msgspec.structs.fields(self.request)}
+        names = self.request.__annotations__ if self.request.inherits_context else defaults
+        return {
+            name: _argument(name, hints[name], defaults[name]) for name in names if name in defaults
+        }
 
     @functools.cached_property
     def defaults(self) -> dict[str, Any]:

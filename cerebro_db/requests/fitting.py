@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -21,50 +21,41 @@ Durability = Literal["hop", "epoch"]
 
 
 class RunRequest(sql.Request, kw_only=True):
-    """A request for a run; what only some of the functions have is as it is by default here.
+    """A request that begins a run.
 
     Attributes:
         search_path: for the names; None leaves the sessions' own.
         cores: of the server, from which defaults of workers and threads come.
     """
 
+    inherits_context: ClassVar[bool] = True
+
     search_path: Any = None
     cores: int = 1
 
-    @property
-    def one(self) -> FitOneRequest | None:
-        """The configuration, where it is in no table."""
-        return None
 
-    @property
-    def num_workers(self) -> int | None:
-        """Sessions that train."""
-        return None
+class TrainingRequest(RunRequest, kw_only=True):
+    """A request to train something; what its function has no argument for is as it is here."""
 
-    @property
-    def schedule(self) -> str | None:
-        """An older name of ``strategy``, for the first two of them."""
-        return DEFAULT
+    default_strategy: ClassVar[str] = DEFAULT
 
-    @property
-    def strategy(self) -> str | None:
-        """How configurations are trained."""
-        return None
-
-    @property
-    def strategy_params(self) -> str | None:
-        """Parameters of the strategy."""
-        return None
-
-    @property
-    def deterministic(self) -> bool | None:
-        """True if a call like this one must always have the same results."""
-        return None
-
-    @property
-    def warm_start(self) -> bool | None:
-        """True if it goes on from the models of its output table."""
-        return False
+    validation_table: sql.Text = None
+    metrics_compute_frequency: sql.Integer = None
+    max_seconds: sql.Number = None
+    use_gpus: sql.Flag = False
+    use_caching: sql.Flag = True
+    warm_start: sql.Flag = False
+    replace: sql.Flag = False
+    name: sql.Name = None
+    description: sql.Description = None
+    object_table: sql.Text = None
+    seed: Seed = 0
+    durability: Durability = "hop"
+    num_workers: sql.Workers = None
+    schedule: sql.Text = DEFAULT
+    strategy: sql.Text = None
+    strategy_params: sql.Text = None
+    deterministic: sql.Flag = None
 
     @functools.cached_property
     def chosen(self) -> Strategy:
@@ -80,25 +71,14 @@ class RunRequest(sql.Request, kw_only=True):
                 "them",
                 hint="leave schedule out: strategy has all of its values, and more",
             )
-        is_default = self.one is not None and self.schedule == DEFAULT
-        default = DEFAULT_OF_ONE if is_default else self.schedule
+        default = self.default_strategy if self.schedule == DEFAULT else self.schedule
         name = default if self.strategy is None else self.strategy
         return parse_strategy(name, self.strategy_params)
 
     @property
     def epochs(self) -> int:
-        """Epochs of each configuration."""
-        return 1
-
-    @property
-    def metrics_compute_frequency(self) -> int | None:
-        """Epochs between metrics; None for the last one only."""
-        return None
-
-    @property
-    def max_seconds(self) -> float | None:
-        """Seconds until the run is paused; None for any time."""
-        return None
+        """The most epochs of a configuration."""
+        raise NotImplementedError
 
     def check(self) -> None:
         """Refuse what no table could make right, of what all runs have."""
@@ -118,7 +98,7 @@ class RunRequest(sql.Request, kw_only=True):
         steps="fit",
     ),
 )
-class FitRequest(RunRequest):
+class FitRequest(TrainingRequest, kw_only=True):
     """Trains every configuration of a model selection table on a packed table by model hopper parallelism; returns
     the run_id and leaves the tables <model_output_table>, _info, _summary, _states and _history. durability:
     hop, or epoch where a crash of the server may take back what was done since the last epoch; max_seconds: the
@@ -217,7 +197,7 @@ class FitRequest(RunRequest):
         steps="fit",
     ),
 )
-class FitOneRequest(RunRequest):
+class FitOneRequest(TrainingRequest, kw_only=True):
     """Trains one model of an architecture table on a packed table, as cerebro_fit_multiple trains many; returns
     the run_id and leaves the same tables, where the model has mst_key 1.  strategy: auto where none is given, so that several workers share the batches of a large model. wait := false: returns
     the run_id at once, and the run goes on without the session, as a job with that priority (see cerebro.jobs).
@@ -235,6 +215,8 @@ class FitOneRequest(RunRequest):
             without the session as a [job](jobs.md#jobs) of that priority, -100 to 100, above 0 for
             administrators
     """
+
+    default_strategy: ClassVar[str] = DEFAULT_OF_ONE
 
     source_table: sql.Text
     model_output_table: sql.Text
@@ -270,11 +252,6 @@ class FitOneRequest(RunRequest):
     def epochs(self) -> int:
         """Epochs of each configuration."""
         return self.num_iterations
-
-    @property
-    def one(self) -> FitOneRequest:
-        """The request itself."""
-        return self
 
     def row(self) -> tuple[int, int, str, str]:
         """The configuration as a row of a table of configurations.
@@ -396,7 +373,7 @@ def check_seconds(max_seconds: float | None) -> None:
         )
 
 
-def _check_deterministic(request: RunRequest) -> None:
+def _check_deterministic(request: TrainingRequest) -> None:
     """Refuse to promise what asynchronous workers cannot keep."""
     chosen = request.chosen
     if request.deterministic and chosen.asynchrony.is_any:

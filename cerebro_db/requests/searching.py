@@ -19,7 +19,7 @@ from cerebro_db.decide.search.methods import METHODS, parse_method
 from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.requests import declared as sql
-from cerebro_db.requests.fitting import Durability, RunRequest, Seed
+from cerebro_db.requests.fitting import Durability, RunRequest, Seed, TrainingRequest
 
 
 @sql.function(
@@ -32,7 +32,7 @@ from cerebro_db.requests.fitting import Durability, RunRequest, Seed
         steps="search",
     ),
 )
-class SearchRequest(RunRequest):
+class SearchRequest(TrainingRequest, kw_only=True):
     """Searches the best model of a space of architectures and parameters: trains configurations, stops what is
     hopeless, starts what is promising; returns the run_id. automl_method: grid, random, successive_halving,
     hyperband, asha, tpe (hyperopt of MADlib), bohb, pbt, gp or cma-es; automl_params: such as R=9, eta=3.

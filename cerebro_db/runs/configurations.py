@@ -27,6 +27,7 @@ from cerebro_db.configs.grids.parameters import (
     parse_fit_params,
 )
 from cerebro_db.core.decisions import Change
+from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import Architecture, Configuration, program_key
 from cerebro_db.decide import callbacks
 from cerebro_db.decide.cost import hop_seconds, steps_per_call, use_jit
@@ -60,9 +61,7 @@ class Maker:
         targets: of it.
         validated: whether there is a validation table.
         seed: of the run.
-        shared_epochs: of a search, epochs of all trials that share a program, about; None where all
-            configurations are known.
-        objectives: of a search, as callbacks name them; each configuration must have all of them.
+        search: that they are from, each of which must have all of its objectives; None where all are known.
         tick: called for each configuration, of which there may be very many.
     """
 
@@ -70,8 +69,7 @@ class Maker:
     targets: TargetFacts
     validated: bool
     seed: int
-    shared_epochs: int | None = None
-    objectives: tuple[str, ...] = ()
+    search: SearchSpec | None = None
     tick: Callable[[], None] = field(default=lambda: None, compare=False)
 
     def make(
@@ -99,12 +97,25 @@ class Maker:
         steps = Counter[Any]()
         for one in parsed:
             key = program_key(one.architecture, one.compile_params, one.fit_params, jit=True)
-            if self.shared_epochs is None:
+            if self.search is None:
                 steps[key] += self._steps(one.fit_params) * one.row.epochs
             else:  # whatever else is added at the same time
-                steps[key] = self._steps(one.fit_params) * self.shared_epochs
+                steps[key] = self._steps(one.fit_params) * self.search.shared_epochs
         goal = goal or common_goal(one.outputs for one in parsed)
         return tuple(self._planned(one, steps, goal, cohort, is_warm) for one in parsed)
+
+    def probes(self, known: Mapping[int, Architecture]) -> tuple[Configuration, ...]:
+        """Configurations that a search may come to: each value, and both ends of each range.
+
+        Raises:
+            CerebroError: what is wrong with one of them.
+        """
+        from cerebro_db.decide.search.space import Explorer  # which needs NumPy
+
+        assert self.search is not None
+        found = Explorer(self.search.space).probes()
+        rows = [Change(key, 1, one) for key, one in enumerate(found, 1)]
+        return self.make(rows, known, goal=self.search.goal)
 
     def fault(self, row: ConfigurationText, known: Mapping[int, Architecture]) -> str | None:
         """Reason that a configuration cannot be trained; None where it can."""
@@ -144,7 +155,7 @@ class Maker:
     def _check_objectives(self, params: CompileParams) -> None:
         metrics = [(metric.name, metric.label) for metric in params.metrics]
         known = monitors_of(metrics, validated=self.validated)
-        for name in self.objectives:
+        for name in (one.monitor for one in self.search.objectives) if self.search else ():
             if name not in known:
                 raise InvalidArgument(
                     f"compile_params: got a configuration without {name!r}, the objective of the "

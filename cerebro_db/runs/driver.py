@@ -26,7 +26,6 @@ from cerebro_db.postgres.calls.settings import work_for_run
 from cerebro_db.postgres.calls.slots import slots
 from cerebro_db.postgres.catalog.runs import Catalog, Driving, StoredRun
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.errors import Deadlocked, SessionLost, StatementFailed
 from cerebro_db.postgres.sessions.locks import transaction
@@ -52,7 +51,7 @@ from cerebro_db.runs.requests import Stopped
 from cerebro_db.runs.reservation import reserved
 from cerebro_db.runs.setup import RunSetup, TrainRequest, set_up
 from cerebro_db.runs.stored import load_setup, register, with_output, with_workers
-from cerebro_db.runs.strategy_checks import check_strategy, check_together
+from cerebro_db.runs.strategy_checks import check_together
 from cerebro_db.runs.tensorboard import check_events
 from cerebro_db.runs.warm_start import check_previous
 
@@ -65,8 +64,8 @@ _ANEW = "call the function again, with another model, parameters or data where t
 Registered = Callable[[int], None]
 Queued = Callable[[Session, int], None]
 """Writes down, in the transaction of a session, who begins with a run."""
-SetUp = Callable[[Session, PostgreSQLTraining], tuple[QualifiedName, RunSetup]]
-"""Makes the setup of a run, and finds its architecture table."""
+SetUp = Callable[[Session, PostgreSQL], RunSetup]
+"""Makes the setup of a run, with all that its request names in the database."""
 
 
 class _NotFree(CerebroError):
@@ -114,13 +113,12 @@ class Drive:
 
         def first() -> None:
             with control_session(self._pool, request.search_path) as control:
-                models, setup = self._checked(control, request, set_up)
-                setup = within_memory(control, setup)
+                setup = self._admitted(control, set_up)
                 with (
                     self._slots(control, setup, is_new=True) as setup,
                     reserved(control, setup, self._notify),
                 ):
-                    self._run_id = register(control, self._dialect, setup, models)
+                    self._run_id = register(control, self._dialect, setup)
                     self._tell_strategy(setup)
                     self._attempt(control, setup)
 
@@ -129,16 +127,15 @@ class Drive:
     def check(self, request: RunRequest, set_up: SetUp) -> None:
         """Refuse a request that no run could be made of now."""
         with control_session(self._pool, request.search_path) as control:
-            self._checked(control, request, set_up)
+            self._admitted(control, set_up)
 
     def queue(self, request: RunRequest, queued: Queued, set_up: SetUp) -> int:
         """Set up a new run that another driver is to begin; returns its run_id."""
         with control_session(self._pool, request.search_path) as control:
-            models, setup = self._checked(control, request, set_up)
-            setup = within_memory(control, setup)
+            setup = self._admitted(control, set_up)
             memory_workers(control, setup)
             with reserved(control, setup, self._notify):
-                return register(control, self._dialect, setup, models, queued=queued)
+                return register(control, self._dialect, setup, queued=queued)
 
     def queue_again(self, run_id: int | None, queued: Queued) -> int:
         """Leave a run that stopped to another driver; returns its run_id."""
@@ -158,18 +155,15 @@ class Drive:
             queued(control, run.run_id)
         return run.run_id
 
-    def _checked(
-        self, control: Session, request: RunRequest, set_up: SetUp
-    ) -> tuple[QualifiedName, RunSetup]:
-        """Architecture table and setup of a new run, all of which is there."""
-        check_strategy(self._dialect, request)
-        models, setup = set_up(control, self._dialect.training)
+    def _admitted(self, control: Session, set_up: SetUp) -> RunSetup:
+        """Setup of a new run, for which the server has all that it takes, with groups that fit into memory."""
+        setup = set_up(control, self._dialect)
         functions_of(control, setup.possible)
         check_gpus(control, self._dialect.hosts, setup.gpu_tables)
         check_events(control, setup.possible)
         if setup.spec.warm_start:
             check_previous(control, self._pool, setup)
-        return models, setup
+        return within_memory(control, setup)
 
     def _resumable(self, control: Session, run_id: int | None) -> StoredRun:
         run = Catalog(control).run(run_id)
@@ -182,7 +176,9 @@ class Drive:
         line = setup.spec.strategy.notice(len(setup.packed.partitions))
         if line is not None:
             self._notify(line)
-        of_losses = None if setup.spec.search is not None else notice_of_losses(setup.configurations)
+        of_losses = (
+            None if setup.spec.search is not None else notice_of_losses(setup.configurations)
+        )
         if of_losses is not None:
             self._notify(of_losses)
 

@@ -21,7 +21,6 @@ from cerebro_db.models.trained import ModelTable
 from cerebro_db.postgres.calls.host import JobHost, control_session
 from cerebro_db.postgres.catalog.registry import Registry
 from cerebro_db.postgres.catalog.runs import Catalog, StoredRun
-from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.locks import transaction
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.packed import (

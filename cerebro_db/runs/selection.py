@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.core.decisions import Change
+from cerebro_db.core.spec import Space
 from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.models.object_tables import object_table
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.kinds import Facts
 from cerebro_db.postgres.tables.relations import Relation, find, find_if_there
 from cerebro_db.requests.fitting import FitOneRequest, FitRequest
+from cerebro_db.requests.searching import SearchRequest
 
 _HINT = "cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make such tables"
 _SELECTION = ("mst_key", "model_id", "compile_params", "fit_params")
@@ -26,16 +30,32 @@ class Chosen(NamedTuple):
         rows: the configurations, with the names of registered functions.
         architectures: the table of their models.
         object_table: name of the table that MADlib's names of functions are from; None where there is none.
+        space: that a search chooses from, in place of rows.
     """
 
     table: str | None
     rows: list[Change]
     architectures: Relation
     object_table: str | None
+    space: Space | None = None
+
+    @property
+    def model_ids(self) -> set[int]:
+        """The architectures that they may have."""
+        found = {row.text.model_id for row in self.rows}
+        return found if self.space is None else set(self.space.model_ids)
+
+    @property
+    def fit_texts(self) -> list[str]:
+        """Their fit parameters, or the grid of these."""
+        found = [row.text.fit_params for row in self.rows]
+        return found if self.space is None else [self.space.fit_params_grid]
 
 
-def chosen_by(session: Session, request: FitRequest | FitOneRequest) -> Chosen:
+def chosen_by(session: Session, request: FitRequest | FitOneRequest | SearchRequest) -> Chosen:
     """The configurations that a call names."""
+    if isinstance(request, SearchRequest):
+        return _searched(session, request)
     if isinstance(request, FitOneRequest):
         table, listed, named = None, [request.row()], request.object_table
         architectures = find(session, request.model_arch_table, "model_arch_table")
@@ -49,6 +69,18 @@ def chosen_by(session: Session, request: FitRequest | FitOneRequest) -> Chosen:
         listed = [(key, model, objects.in_params(text), fit) for key, model, text, fit in listed]
     rows = [_change(row, request.epochs) for row in listed]
     return Chosen(table, rows, architectures, named)
+
+
+def _searched(session: Session, request: SearchRequest) -> Chosen:
+    """The space of a search, with the names of registered functions."""
+    objects, space = object_table(session, request.object_table), request.space
+    if objects is not None:
+        grid = objects.in_grid(space.compile_params_grid)
+        space = structs.replace(space, compile_params_grid=grid)
+    table = find(session, request.model_arch_table, "model_arch_table")
+    return Chosen(
+        request.model_selection_table, [], table, None if objects is None else objects.name, space
+    )
 
 
 def _change(row: tuple[int, int, str, str], epochs: int) -> Change:

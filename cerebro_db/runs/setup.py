@@ -1,20 +1,27 @@
-"""Everything that a run needs, read and checked before any worker starts."""
+"""A run before any worker starts: its request is resolved in the database, and then checked.
+
+``resolve`` makes all look-ups of what a request names. What follows of them is decided without the database, by
+``checked`` here and by ``searches/search.py``, and comes to a :class:`RunSetup`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+from msgspec import structs
 
 from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core.run_spec import RunSpec, Workers
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import EVERY_HOP, TRAINING, VALIDATION, Architecture, Configuration
-from cerebro_db.core.strategies import Resources, Strategy
+from cerebro_db.core.strategies import Resources, Speeds, Strategy
 from cerebro_db.decide import callbacks
 from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
 from cerebro_db.models.architectures import load_architectures
 from cerebro_db.models.fit_checks import check_alike, configuration_named, target_facts, with_counts
 from cerebro_db.postgres.catalog.runs import Catalog
+from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.session import Session
@@ -22,13 +29,22 @@ from cerebro_db.postgres.tables.kinds import MODELS, STATES_SUFFIX
 from cerebro_db.postgres.tables.outputs import Outputs, new_output, new_outputs
 from cerebro_db.postgres.tables.packed import PackedTable, load_packed
 from cerebro_db.postgres.tables.relations import find, find_if_there, new_name
-from cerebro_db.requests.fitting import FitOneRequest, FitRequest, RunRequest
+from cerebro_db.requests.fitting import FitOneRequest, FitRequest, TrainingRequest
 from cerebro_db.requests.searching import SearchRequest
 from cerebro_db.runs.configurations import Maker
-from cerebro_db.runs.selection import chosen_by
+from cerebro_db.runs.selection import Chosen, chosen_by
 from cerebro_db.runs.speeds import measured_speeds
-from cerebro_db.runs.strategy_checks import check_enough, check_rounds, check_way
+from cerebro_db.runs.strategy_checks import (
+    check_enough,
+    check_rounds,
+    check_strategy,
+    check_way,
+)
 from cerebro_db.training.scores.targets import TargetFacts
+
+ROLE = "model_output_table"
+TrainRequest = FitRequest | FitOneRequest
+AnyRequest = TrainRequest | SearchRequest
 
 
 @dataclass(frozen=True)
@@ -36,15 +52,13 @@ class RunSetup:
     """A run that can start, or go on.
 
     Attributes:
-        output_text: the name of the output as the caller gave it.
-        selection, architectures, object_table: names of the tables, for people; no selection for one model.
-        replaces: whether the output tables of an earlier run are replaced, and gone on from.
-        replace_output: whether those of an earlier run give way to them as they are.
-        threads: of a worker.
-        search: what the configurations are from; None where they are all known.
+        output: the model output table.
+        output_text: its name as the caller gave it.
+        replace: whether output tables of an earlier run give way as they are.
         models: architectures by model_id, those among them that no configuration has yet.
+        models_table: that they are from; None where a run has them already.
+        weights_of: a run from which they are; 0 where they are from that table.
         probes: configurations that a search may come to, with the ends of all ranges.
-        weights_of: a run from which the architectures are; 0 where they are from their table.
     """
 
     spec: RunSpec
@@ -52,26 +66,18 @@ class RunSetup:
     validation: PackedTable | None
     output: QualifiedName
     output_text: str
-    selection: str | None
-    architectures: str
-    configurations: tuple[Configuration, ...]
     targets: TargetFacts
-    threads: int
-    use_caching: bool = True
-    replaces: bool = False
-    replace_output: bool = False
-    name: str | None = None
-    description: str | None = None
-    search: SearchSpec | None = None
+    configurations: tuple[Configuration, ...] = ()
     models: Mapping[int, Architecture] = field(default_factory=dict)
-    probes: tuple[Configuration, ...] = ()
+    models_table: QualifiedName | None = None
     weights_of: int = 0
-    object_table: str | None = None
+    probes: tuple[Configuration, ...] = ()
+    replace: bool = False
 
     @property
     def is_single(self) -> bool:
         """True if it has one configuration, which is in no table."""
-        return self.selection is None and self.search is None
+        return self.spec.model_selection_table is None and self.spec.search is None
 
     @property
     def possible(self) -> tuple[Configuration, ...]:
@@ -81,8 +87,7 @@ class RunSetup:
     @property
     def tables(self) -> dict[str, PackedTable]:
         """The packed table of each data set."""
-        found = {TRAINING: self.packed}
-        return found if self.validation is None else found | {VALIDATION: self.validation}
+        return tables_of(self.packed, self.validation)
 
     @property
     def gpu_tables(self) -> list[PackedTable]:
@@ -93,11 +98,7 @@ class RunSetup:
     def maker(self) -> Maker:
         """Makes further configurations."""
         validated = self.validation is not None
-        maker = Maker(self.packed, self.targets, validated, self.spec.seed)
-        if self.search is None:
-            return maker
-        objectives = tuple(one.monitor for one in self.search.objectives)
-        return replace(maker, shared_epochs=self.search.shared_epochs, objectives=objectives)
+        return Maker(self.packed, self.targets, validated, self.spec.seed, self.spec.search)
 
     @property
     def num_workers(self) -> int:
@@ -112,16 +113,16 @@ class RunSetup:
     @property
     def outputs(self) -> Outputs | None:
         """The output tables, where those of an earlier run give way to them."""
-        if not self.replace_output and not self.replaces:
+        if not self.replace and not self.spec.warm_start:
             return None
         return Outputs(
             self.output,
             self.output_text,
-            "model_output_table",
+            ROLE,
             MODELS,
             MODELS.suffixes,
             replace=True,
-            by="warm_start" if self.replaces else "replace",
+            by="warm_start" if self.spec.warm_start else "replace",
         )
 
     @property
@@ -137,7 +138,7 @@ class RunSetup:
             return self
         largest = 1 if self.packed.is_spread else count
         strategy = self.spec.strategy.regrouped(self.spec, self.configurations, largest)
-        setup = replace(self, spec=replace(self.spec, strategy=strategy))
+        setup = replace(self, spec=structs.replace(self.spec, strategy=strategy))
         most = strategy.most_workers(
             len(self.packed.partitions), len(self.configurations), is_spread=self.packed.is_spread
         )
@@ -145,71 +146,91 @@ class RunSetup:
 
     def with_workers(self, count: int) -> RunSetup:
         """The setup with another number of workers, on which no result depends."""
-        return replace(
-            self, spec=replace(self.spec, workers=replace(self.spec.workers, count=count))
-        )
+        workers = structs.replace(self.spec.workers, count=count)
+        return replace(self, spec=structs.replace(self.spec, workers=workers))
 
 
-TrainRequest = FitRequest | FitOneRequest
+def tables_of(packed: PackedTable, validation: PackedTable | None) -> dict[str, PackedTable]:
+    """The packed table of each data set."""
+    found = {TRAINING: packed}
+    return found if validation is None else found | {VALIDATION: validation}
 
 
-def set_up(
-    request: TrainRequest, session: Session, sql: PostgreSQLTraining
-) -> tuple[QualifiedName, RunSetup]:
-    """Read and check all that a request names; returns the architecture table as well.
+def partitions_of(
+    packed: PackedTable, validation: PackedTable | None
+) -> dict[str, tuple[int, ...]]:
+    """Keys of the partitions of each data set."""
+    tables = tables_of(packed, validation)
+    return {name: tuple(p.partition_key for p in one.partitions) for name, one in tables.items()}
+
+
+def workers_of(sql: PostgreSQLTraining, strategy: Strategy, count: int) -> Workers:
+    """Workers of a run; none is bound to partitions where rows are moved to it."""
+    return Workers(count, sql.binds_workers and not strategy.moves_rows, sql.most_hops)
+
+
+# -- looked up ---------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Resolved:
+    """All that a request names, as it is in the database.
+
+    Attributes:
+        chosen: configurations, or those that a search chooses from.
+        models: their architectures, by model_id.
+        neighbours: the most partitions that are on one host.
+        network: in which trainers of several hosts may meet; empty for none.
+        speeds: measures the speeds of the machine, where a choice depends on them.
+        tick: called for each of many configurations.
+    """
+
+    packed: PackedTable
+    validation: PackedTable | None
+    output: QualifiedName
+    chosen: Chosen
+    models: Mapping[int, Architecture]
+    targets: TargetFacts
+    sql: PostgreSQLTraining
+    neighbours: int
+    network: str
+    threads: int
+    speeds: Callable[[], Speeds]
+    tick: Callable[[], None]
+
+    def maker(self, seed: int | None) -> Maker:
+        """Makes the configurations of a run with a seed."""
+        validated = self.validation is not None
+        return Maker(self.packed, self.targets, validated, seed or 0, tick=self.tick)
+
+
+def resolve(request: AnyRequest, session: Session, sql: PostgreSQLTraining) -> Resolved:
+    """Look up all that a request names.
 
     Raises:
-        CerebroError: what is wrong, with what was got and what is allowed.
+        CerebroError: what is not there, or is something else.
     """
     packed = load_packed(session, request.source_table, "source_table")
-    targets = target_facts(packed)
+    targets, validation = target_facts(packed), None
     output = output_of(session, request)
-    validation = None
     if request.validation_table is not None:
         validation = load_packed(session, request.validation_table, "validation_table")
         check_alike(packed, validation)
-    selection, rows, table, objects = chosen_by(session, request)
-    known = load_architectures(session, table, {row.text.model_id for row in rows})
-    targets = with_counts(session, packed, targets, (row.text.fit_params for row in rows))
-    maker = Maker(
-        packed, targets, validation is not None, request.seed or 0, tick=lambda: session.tick()
-    )
-    configurations = maker.make(rows, known)
-    chosen = request.chosen
-    check_rounds(chosen, configurations, packed)
-    chosen.check_configurations(configurations, str(packed.relation.name), len(packed.partitions))
-    spec = spec_of(request, packed, validation, configurations, len(configurations), sql)
+    chosen = chosen_by(session, request)
+    models = load_architectures(session, chosen.architectures, chosen.model_ids)
     neighbours = int(session.run(*sql.neighbours(packed))[0][0])
-    network = Catalog(session).settings().peer_network
-    check_way(chosen, packed, neighbours, network)
     threads = max(1, request.cores // neighbours)
-    resources = Resources(
-        cores=request.cores,
-        neighbours=neighbours,
-        num_workers=request.num_workers,
-        is_spread=packed.is_spread,
-        has_network=bool(network),
-        speeds=None if request.deterministic else lambda: measured_speeds(session, threads),
-    )
-    spec = chosen.settled(spec, configurations, resources)
-    return table.name, RunSetup(
-        spec=spec,
+    return Resolved(
         packed=packed,
         validation=validation,
         output=output,
-        output_text=str(request.model_output_table),
-        selection=selection,
-        architectures=str(table.name),
-        object_table=objects,
-        configurations=configurations,
-        targets=targets,
+        chosen=chosen,
+        models=models,
+        targets=with_counts(session, packed, targets, chosen.fit_texts),
+        sql=sql,
+        neighbours=neighbours,
+        network=Catalog(session).settings().peer_network,
         threads=threads,
-        models=known,
-        use_caching=bool(request.use_caching),
-        replaces=bool(request.warm_start),
-        replace_output=bool(request.replace),
-        name=request.name,
-        description=request.description,
+        speeds=lambda: measured_speeds(session, threads),
+        tick=lambda: session.tick(),
     )
 
 
@@ -221,7 +242,7 @@ def check_without_data(session: Session, request: TrainRequest) -> None:
     """
     check_output(session, request)
     chosen = chosen_by(session, request)
-    load_architectures(session, chosen.architectures, {row.text.model_id for row in chosen.rows})
+    load_architectures(session, chosen.architectures, chosen.model_ids)
     for row in chosen.rows:
         try:
             parse_compile_params(row.text.compile_params)
@@ -231,7 +252,7 @@ def check_without_data(session: Session, request: TrainRequest) -> None:
             raise
 
 
-def check_output(session: Session, request: TrainRequest | SearchRequest) -> None:
+def check_output(session: Session, request: AnyRequest) -> None:
     """Refuse a name of output tables that is taken by something that does not give way.
 
     Raises:
@@ -239,33 +260,106 @@ def check_output(session: Session, request: TrainRequest | SearchRequest) -> Non
     """
     output_of(session, request)
     if request.replace and not request.warm_start:
-        role = "model_output_table"
-        new_outputs(session, request.model_output_table, role, MODELS, replace=True)
+        new_outputs(session, request.model_output_table, ROLE, MODELS, replace=True)
 
 
-def threads_of(session: Session, sql: PostgreSQLTraining, cores: int, packed: PackedTable) -> int:
-    """Threads of a worker: its share of the cores."""
-    return max(1, cores // int(session.run(*sql.neighbours(packed))[0][0]))
+def output_of(session: Session, request: AnyRequest) -> QualifiedName:
+    """The name of the output tables."""
+    if not request.warm_start:
+        if request.replace:  # tried as soon as no other run can make them
+            return new_name(session, request.model_output_table, ROLE)
+        return new_output(session, request.model_output_table, ROLE)
+    previous = find(session, request.model_output_table, ROLE)
+    states = previous.name.suffixed(STATES_SUFFIX)
+    found = find_if_there(session, states.text, ROLE)
+    if found is None or not all(found.has(column) for column in ("mst_key", "chunk", "state")):
+        raise WrongObjectType(
+            f"{ROLE}: {previous.name} is no output of cerebro.cerebro_fit_multiple, as there is no table "
+            f"{states} of states beside it, from which warm_start := true goes on",
+            hint="name the table of an earlier run; without warm_start, training begins anew under "
+            "another name",
+        )
+    return previous.name
+
+
+def set_up(request: TrainRequest, session: Session, dialect: PostgreSQL) -> RunSetup:
+    """Resolve and check a request; returns a run that can be registered.
+
+    Raises:
+        CerebroError: what is wrong, with what was got and what is allowed.
+    """
+    check_request(request, dialect)
+    return checked(request, resolve(request, session, dialect.training))
+
+
+def check_request(request: AnyRequest, dialect: PostgreSQL) -> None:
+    """Refuse what the server cannot do, whatever the tables are."""
+    what = "schedule" if request.strategy is None else "strategy"
+    check_strategy(dialect, request.chosen, what, request.default_strategy)
+
+
+# -- checked, without the database -------------------------------------------------------------------
+def checked(request: TrainRequest, found: Resolved) -> RunSetup:
+    """Setup of a run whose configurations are all known.
+
+    Raises:
+        CerebroError: what is wrong, with what was got and what is allowed.
+    """
+    packed, chosen = found.packed, request.chosen
+    configurations = found.maker(request.seed).make(found.chosen.rows, found.models)
+    check_rounds(chosen, configurations, packed)
+    chosen.check_configurations(configurations, str(packed.relation.name), len(packed.partitions))
+    spec = spec_of(request, found, configurations, len(configurations))
+    check_way(chosen, packed, found.neighbours, found.network)
+    resources = Resources(
+        cores=request.cores,
+        neighbours=found.neighbours,
+        num_workers=request.num_workers,
+        is_spread=packed.is_spread,
+        has_network=bool(found.network),
+        speeds=None if request.deterministic else found.speeds,
+    )
+    return setup_of(request, found, chosen.settled(spec, configurations, resources), configurations)
+
+
+def setup_of(
+    request: AnyRequest,
+    found: Resolved,
+    spec: RunSpec,
+    configurations: Iterable[Configuration] = (),
+) -> RunSetup:
+    """Setup of a run with a spec."""
+    return RunSetup(
+        spec=spec,
+        packed=found.packed,
+        validation=found.validation,
+        output=found.output,
+        output_text=str(request.model_output_table),
+        targets=found.targets,
+        configurations=tuple(configurations),
+        models=found.models,
+        models_table=found.chosen.architectures.name,
+        replace=bool(request.replace),
+    )
 
 
 def spec_of(
-    request: TrainRequest | SearchRequest,
-    packed: PackedTable,
-    validation: PackedTable | None,
+    request: AnyRequest,
+    found: Resolved,
     configurations: Sequence[Configuration],
     together: int,
-    sql: PostgreSQLTraining,
+    search: SearchSpec | None = None,
 ) -> RunSpec:
     """The spec of a run, on which its course depends.
 
     Args:
         request: of the caller.
-        packed, validation: what is trained and scored on.
+        found: what it names.
         configurations: that the run may have.
         together: how many of them are trained at the same time.
-        sql: statements of the server.
+        search: that they are from.
     """
-    chosen = request.chosen
+    chosen, packed, validation = request.chosen, found.packed, found.validation
     check_enough(chosen, request.num_workers, packed)
     count = chosen.num_workers(
         request.num_workers, len(packed.partitions), together, request.cores,
@@ -279,24 +373,22 @@ def spec_of(
         strategy=chosen,
         durability=request.durability or EVERY_HOP,
         use_gpus=bool(request.use_gpus),
-        workers=workers_of(sql, chosen, count),
+        workers=workers_of(found.sql, chosen, count),
+        threads=found.threads,
+        use_caching=bool(request.use_caching),
+        warm_start=bool(request.warm_start),
+        name=request.name,
+        description=request.description,
+        source_table=str(packed.relation.name),
+        validation_table=None if validation is None else str(validation.relation.name),
+        model_selection_table=found.chosen.table,
+        model_arch_table=str(found.chosen.architectures.name),
+        object_table=found.chosen.object_table,
+        search=search,
     )
 
 
-def workers_of(sql: PostgreSQLTraining, strategy: Strategy, count: int) -> Workers:
-    """Workers of a run; none is bound to partitions where rows are moved to it."""
-    return Workers(count, sql.binds_workers and not strategy.moves_rows, sql.most_hops)
-
-
-def partitions_of(
-    packed: PackedTable, validation: PackedTable | None
-) -> dict[str, tuple[int, ...]]:
-    """The keys of the partitions of each data set."""
-    tables = {TRAINING: packed} | ({} if validation is None else {VALIDATION: validation})
-    return {name: tuple(p.partition_key for p in one.partitions) for name, one in tables.items()}
-
-
-def _frequency(request: RunRequest, configurations: Sequence[Configuration]) -> int:
+def _frequency(request: TrainingRequest, configurations: Sequence[Configuration]) -> int:
     """Epochs between measures: by default only the last epoch has them, with callbacks that act on
     them each has.
 
@@ -316,23 +408,3 @@ def _frequency(request: RunRequest, configurations: Sequence[Configuration]) -> 
             hint="leave it out: with such callbacks the default is 1",
         )
     return frequency
-
-
-def output_of(session: Session, request: TrainRequest | SearchRequest) -> QualifiedName:
-    """The name of the output tables."""
-    role = "model_output_table"
-    if not request.warm_start:
-        if request.replace:  # tried as soon as no other run can make them
-            return new_name(session, request.model_output_table, role)
-        return new_output(session, request.model_output_table, role)
-    previous = find(session, request.model_output_table, role)
-    states = previous.name.suffixed(STATES_SUFFIX)
-    found = find_if_there(session, states.text, role)
-    if found is None or not all(found.has(column) for column in ("mst_key", "chunk", "state")):
-        raise WrongObjectType(
-            f"{role}: {previous.name} is no output of cerebro.cerebro_fit_multiple, as there is no table "
-            f"{states} of states beside it, from which warm_start := true goes on",
-            hint="name the table of an earlier run; without warm_start, training begins anew under "
-            "another name",
-        )
-    return previous.name

@@ -11,15 +11,13 @@ from dataclasses import replace
 from msgspec import structs
 
 import cerebro_db
-
 from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
 from cerebro_db.core import events
-from cerebro_db.core.decisions import ADD, CLONE, Change, Decision
+from cerebro_db.core.decisions import ADD, CLONE, Decision
 from cerebro_db.core.run_spec import RunSpec
-from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import TRAINING, Architecture, Configuration, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.statuses import DRIVEN, QUEUED
@@ -57,7 +55,6 @@ def register(
     session: Session,
     dialect: PostgreSQL,
     setup: RunSetup,
-    models: QualifiedName,
     *,
     queued: Callable[[Session, int], None] | None = None,
 ) -> int:
@@ -66,7 +63,6 @@ def register(
     Args:
         session: of the driver.
         setup: of the run.
-        models: the architecture table.
         queued: writes down in the same transaction who begins with it; None where this driver does.
     """
     catalog, tables = Catalog(session), _tables(session, setup)
@@ -78,12 +74,12 @@ def register(
     with transaction(session):
         warm = _started_from_previous(catalog, dialect, tables, setup) if spec.warm_start else set()
         rows = [replace(one, is_warm=one.mst_key in warm) for one in setup.configurations]
-        source = models.sql
-        if setup.weights_of:
-            source = (
-                "(SELECT o.model_id, o.model_weights FROM cerebro._architectures o "
-                f"WHERE o.run_id = {setup.weights_of:d})"
-            )
+        source = (
+            "(SELECT o.model_id, o.model_weights FROM cerebro._architectures o "
+            f"WHERE o.run_id = {setup.weights_of:d})"
+            if setup.models_table is None
+            else setup.models_table.sql
+        )
         status = DRIVEN[0] if queued is None else QUEUED
         key = secrets.randbits(62) << 1  # nobody can take a lock of this number before the run does
         run_id = catalog.new_run(spec, tables, key, rows, setup.models.values(), source, status)
@@ -186,19 +182,7 @@ def load_setup(
         replace=tables.replaces,
         models=models,
     )
-    return setup if spec.search is None else replace(setup, probes=probes_of(setup, spec.search))
-
-
-def probes_of(setup: RunSetup, search: SearchSpec) -> tuple[Configuration, ...]:
-    """Configurations that a search may come to: each value, and both ends of each range.
-
-    Raises:
-        CerebroError: what is wrong with one of them.
-    """
-    from cerebro_db.decide.search.space import Explorer  # which needs NumPy
-
-    rows = [Change(key, 1, one) for key, one in enumerate(Explorer(search.space).probes(), 1)]
-    return setup.maker.make(rows, setup.models, goal=search.goal)
+    return setup if spec.search is None else replace(setup, probes=setup.maker.probes(models))
 
 
 def _check_has_states(run: StoredRun) -> None:
@@ -488,9 +472,7 @@ def _restore(
         state.apply(event)
 
 
-def _check_states(
-    state: RunState, name: str | None, there: Collection[tuple[int, int]]
-) -> None:
+def _check_states(state: RunState, name: str | None, there: Collection[tuple[int, int]]) -> None:
     """Check that the states are there from which the run goes on, to be scored or to be restored."""
     needed = {
         (key, version)

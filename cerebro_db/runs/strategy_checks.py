@@ -10,7 +10,7 @@ from cerebro_db.configs.settings import PEER_NETWORK_HINT
 from cerebro_db.core.run_spec import RunSpec
 from cerebro_db.core.spec import Configuration
 from cerebro_db.core.strategies import Strategy
-from cerebro_db.decide.strategies import DEFAULT, DEFAULT_OF_ONE, STRATEGIES, listed
+from cerebro_db.decide.strategies import DEFAULT, STRATEGIES, listed
 from cerebro_db.decide.strategies.allreduce import AllReduce
 from cerebro_db.errors import InvalidArgument, NotSupported, TooManyConnections
 from cerebro_db.postgres.calls.gpus import hosts_of
@@ -18,7 +18,6 @@ from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.postgresql.hosts import PostgreSQLHosts
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.packed import PackedTable
-from cerebro_db.requests.fitting import RunRequest
 
 
 def check_way(strategy: Strategy, packed: PackedTable, neighbours: int, network: str) -> None:
@@ -139,17 +138,20 @@ def check_together(strategy: str, at_once: int, workers: int) -> None:
         )
 
 
-def check_strategy(
-    dialect: PostgreSQL, request: RunRequest, chosen: Strategy | None = None
-) -> None:
-    """Refuse a strategy that the server cannot do, of a request or of the run that it makes again."""
-    chosen = chosen or request.chosen
+def check_strategy(dialect: PostgreSQL, chosen: Strategy, what: str, default: str) -> None:
+    """Refuse a strategy that the server cannot do.
+
+    Args:
+        dialect: of the server.
+        chosen: the strategy.
+        what: the argument that has named it.
+        default: name of the one that a call without it has.
+    """
     if not chosen.drives_segments or dialect.rotation is not None:
         return
-    what = "schedule" if request.strategy is None else "strategy"
     allowed = listed(one.name for one in STRATEGIES.values() if not one.drives_segments)
     raise NotSupported(
         f"{what}: got {chosen.name!r}; allowed on this server: {allowed}, "
         "as no statement can train on segments side by side",
-        hint=f"leave it out: {DEFAULT_OF_ONE if request.one is not None else DEFAULT!r} is the default",
+        hint=f"leave it out: {default!r} is the default",
     )

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 import pytest
+from msgspec import structs
 from run_states import run_state
 
 from cerebro_db.configs.arguments import Argument
@@ -139,7 +140,7 @@ def settled(name: str, text: str, workers: int | None = None) -> RunSpec:
     count = spec.strategy.num_workers(
         workers, PARTITIONS, CONFIGURATIONS, PARTITIONS, is_spread=False
     )
-    return replace(spec, workers=Workers(count, most_hops=4))
+    return structs.replace(spec, workers=Workers(count, most_hops=4))
 
 
 def configurations() -> list[Configuration]:
@@ -162,7 +163,7 @@ class Noting(RunState):
 def test_no_worker_beyond_the_most_has_anything_to_train(name: str, text: str) -> None:
     spec = settled(name, text)
     most = spec.strategy.most_workers(PARTITIONS, CONFIGURATIONS, is_spread=False)
-    state = RunState(replace(spec, workers=Workers(most + 5)), configurations())
+    state = RunState(structs.replace(spec, workers=Workers(most + 5)), configurations())
     state.apply(events.Planned(tuple(spec.strategy.plan(state))))
     taken = 0
     for worker in range(1 if spec.strategy.drives_segments else most + 5):
@@ -196,7 +197,7 @@ def test_each_configuration_visits_each_partition_once_a_round(name: str, text: 
 @of_each_text
 def test_the_plan_does_not_depend_on_workers(name: str, text: str) -> None:
     spec = settled(name, text)
-    more = replace(spec, workers=Workers(spec.workers.count + 3))
+    more = structs.replace(spec, workers=Workers(spec.workers.count + 3))
     plans = [one.strategy.plan(RunState(one, configurations())) for one in (spec, more)]
     assert plans[0] == plans[1]
 

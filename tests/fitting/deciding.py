@@ -85,7 +85,7 @@ def main(
         resume(client.pool, client.dialect, int(run_id), limits, decider=decider)
     else:
         request = FitRequest(
-            "packed", name, "searched", 2, name=name, validation_table="val",
+            source_table="packed", model_output_table=name, model_selection_table="searched", num_iterations=2, name=name, validation_table="val",
             metrics_compute_frequency=1, num_workers=int(workers),
             search_path=client.search_path, cores=client.cores,
         )  # fmt: skip

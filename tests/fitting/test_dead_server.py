@@ -21,7 +21,13 @@ def test_the_run_is_interrupted_not_failed(bench: Any) -> None:
             raise RunInterrupted("the server has died")
 
     request = FitRequest(
-        "packed", name, "configs", 2, name=name, num_workers=1, search_path=client.search_path
+        source_table="packed",
+        model_output_table=name,
+        model_selection_table="configs",
+        num_iterations=2,
+        name=name,
+        num_workers=1,
+        search_path=client.search_path,
     )
     client.pool.tick = tick
     with pytest.raises(RunInterrupted, match="the server has died"):

@@ -7,32 +7,21 @@ import pytest
 
 from cerebro_db.core.spec import Hop
 from cerebro_db.core.tasks import Measures
-from cerebro_db.postgres.catalog.runs import ArchitectureRow, Catalog, ConfigurationRow, RunRow
+from cerebro_db.postgres.catalog.runs import Catalog
 from cerebro_db.postgres.names import QualifiedName
 from conftest import Sql
 
 COPIES = "SELECT count(*) FROM gp_dist_random('cerebro.catalog_{}') WHERE run_id = %s"
 
 
-def _row(number: int) -> RunRow:
-    return RunRow(
-        name="a run", description=None, source_table="p", validation_table=None,
-        model_output_table="o", model_selection_table="s", model_arch_table="m",
-        num_iterations=2, metrics_compute_frequency=2, warm_start=False, seed=0,
-        num_partitions=3, num_workers=3, threads=1, use_gpus=False, use_caching=True,
-        durability="hop", output_schema="public", output_name="o", source_oid=1,
-        source_print="", validation_oid=None, validation_print=None,
-        states=f"run_{number:032x}", lock_key=2 * number, cerebro_version="0",
-        schedule="hopper", replaces=False,
-    )  # fmt: skip
-
-
 def new_run(catalog: Catalog, number: int) -> int:
-    configurations = [
-        ConfigurationRow(key, 1, "c", "f", 0.5, 7, False, 3, "min", 2) for key in (1, 2)
-    ]
-    models = [ArchitectureRow(1, "{}", "{}", False)]
-    return catalog.new_run(_row(number), configurations, models, QualifiedName("public", "m"))
+    facts = ArchitectureFacts(1, 1, False, False, 8, ((1,),), ((1,),))
+    model = Architecture(1, "", "{}", facts, False)
+    spec = RunSpec(2, 0, 2, {"training": (0, 1, 2)}, parse_strategy("hopper", None))
+    output = QualifiedName("public", "o")
+    tables = RunTables(output, False, PackedMark(1, ""), None, f"run_{number:032x}")
+    configurations = [replace(configuration(key), architecture=model) for key in (1, 2)]
+    return catalog.new_run(spec, tables, 2 * number, configurations, [model], "public.m")
 
 
 def test_a_run_from_its_beginning_to_its_end(catalog: Catalog, segments: Sql) -> None:
@@ -51,7 +40,7 @@ def test_a_run_from_its_beginning_to_its_end(catalog: Catalog, segments: Sql) ->
     assert len(catalog.plan(run_id, 1)) == 2
     assert catalog.metrics(run_id) == [measures]
     assert catalog.planned(run_id) == {1: 2}
-    assert [status for _, status, _ in catalog.configurations(run_id)] == ["training", "failed"]
+    assert [one.status for one in catalog.configurations(run_id)] == ["training", "failed"]
     catalog.forget_metrics(run_id, [(1, 1)])
     catalog.configurations_ended(run_id, [1], "finished")
     catalog.run_ended(run_id, "finished")

@@ -60,7 +60,12 @@ def _weights_made_together(sql: Sql, monkeypatch: pytest.MonkeyPatch) -> dict[in
     monkeypatch.setattr(dispatch, "SHARED_SECONDS", 3600.0)
     client = Client.of(sql.dsn)
     request = FitRequest(
-        "packed", "together", "configs", 2, search_path=client.search_path, cores=client.cores
+        source_table="packed",
+        model_output_table="together",
+        model_selection_table="configs",
+        num_iterations=2,
+        search_path=client.search_path,
+        cores=client.cores,
     )
     try:
         run_id = fit_multiple(client.pool, client.dialect, request)

@@ -218,7 +218,7 @@ def test_a_step_that_fails_as_a_whole_is_made_hop_by_hop(bench: Sql) -> None:
     client = Client.of(bench.dsn)
     client.dialect.rotation = _Failing()
     request = FitRequest(
-        "packed", out, "configs", 2, schedule="rotation", search_path=client.search_path,
+        source_table="packed", model_output_table=out, model_selection_table="configs", num_iterations=2, schedule="rotation", search_path=client.search_path,
         cores=client.cores,
     )  # fmt: skip
     try:

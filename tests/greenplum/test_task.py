@@ -146,7 +146,7 @@ def noted_run(
     client, noted, out = Client.of(bench.dsn), noted or Noted(), next(_names)
     client.dialect.training = noted
     request = FitRequest(
-        packed, out, configs, epochs, strategy="task", search_path=client.search_path,
+        source_table=packed, model_output_table=out, model_selection_table=configs, num_iterations=epochs, strategy="task", search_path=client.search_path,
         cores=client.cores, **more,
     )  # fmt: skip
     try:

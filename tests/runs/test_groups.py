@@ -210,11 +210,8 @@ def large(
         validation=None,
         output=anything,
         output_text="out",
-        selection="configs",
-        architectures="models",
         configurations=(costly(1),),
         targets=anything,
-        threads=1,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from run_states import run_state
 
@@ -12,6 +14,17 @@ from cerebro_db.requests.fitting import FitRequest
 from cerebro_db.runs.strategy_checks import check_strategy
 
 
+def request_of(**more: Any) -> FitRequest:
+    """A request, with some arguments."""
+    names = {
+        "source_table": "a",
+        "model_output_table": "b",
+        "model_selection_table": "c",
+        "num_iterations": 1,
+    }
+    return FitRequest(**names | more)
+
+
 def test_metrics_are_due_by_frequency_and_at_the_end() -> None:
     assert run_state({1: 1.0}, epochs=5, frequency=2).spec.measured_epochs == [2, 4, 5]
     assert run_state({1: 1.0}, epochs=5, frequency=5).spec.measured_epochs == [5]
@@ -19,9 +32,8 @@ def test_metrics_are_due_by_frequency_and_at_the_end() -> None:
 
 @pytest.mark.parametrize("changes", [{"num_iterations": 0}, {"seed": None}, {"num_workers": 257}])
 def test_numbers_out_of_range_are_refused(changes: dict[str, int | None]) -> None:
-    arguments = {"num_iterations": 1} | changes
     with pytest.raises(InvalidArgument, match=r"got .*; allowed: \d+ to \d+"):
-        FitRequest("a", "b", "c", **arguments)  # type: ignore[arg-type]
+        request_of(**changes)
 
 
 def test_strategies_that_a_server_has_not_are_refused() -> None:
@@ -29,10 +41,10 @@ def test_strategies_that_a_server_has_not_are_refused() -> None:
     for dialect_name, names in refused.items():
         dialect = dialect_of(150000, dialect_name)
         for name in STRATEGIES:
-            request = FitRequest("a", "b", "c", 1, strategy=name)
+            chosen = request_of(strategy=name).chosen
             if name not in names:
-                check_strategy(dialect, request)
+                check_strategy(dialect, chosen, "strategy", "hopper")
                 continue
             with pytest.raises(NotSupported, match=f"strategy: got '{name}'; allowed") as caught:
-                check_strategy(dialect, request)
+                check_strategy(dialect, chosen, "strategy", "hopper")
             assert "leave it out" in (caught.value.hint or "")

@@ -16,7 +16,15 @@ COMPILE = (
     "{'loss': ['mse'], 'metrics': ['mae'], 'optimizer_params_list': "
     "[{'optimizer': ['Adam'], 'lr': [0.001, 0.1, 'log']}]}"
 )
-RIGHT = SearchRequest("t", "o", "a", "s", [1, 2], COMPILE, "{'batch_size': [8, 16]}")
+RIGHT = SearchRequest(
+    source_table="t",
+    model_output_table="o",
+    model_arch_table="a",
+    model_selection_table="s",
+    model_id_list=[1, 2],
+    compile_params_grid=COMPILE,
+    fit_params_grid="{'batch_size': [8, 16]}",
+)
 
 
 def test_madlibs_arguments() -> None:

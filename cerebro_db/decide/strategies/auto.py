@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from msgspec import structs
+
 from cerebro_db.configs.arguments import number, whole
 from cerebro_db.core.run_spec import RunSpec
 from cerebro_db.core.spec import TRAINING, Configuration, Hop

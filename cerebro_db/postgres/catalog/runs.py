@@ -170,11 +170,13 @@ class Catalog:
         )
         row = _only(rows, run_id, what)
         schema, name, replaces, *source, validation_oid, validation_print, states = row[9:]
-        validation = None if validation_oid is None else PackedMark(validation_oid, validation_print)
-        output = QualifiedName(schema, name)
-        return StoredRun(
-            *row[:9], RunTables(output, replaces, PackedMark(*source), validation, states)
+        validation = (
+            None if validation_oid is None else PackedMark(validation_oid, validation_print)
         )
+        output = QualifiedName(schema, name)
+        tables = RunTables(output, replaces, PackedMark(*source), validation, states)
+        facts: Any = row[:9]
+        return StoredRun(*facts, tables=tables)
 
     def lock_key(self, run_id: int) -> int:
         """Key of the advisory lock that the driver of a run holds.

@@ -119,7 +119,9 @@ def last_line(session: Session, run_id: int, setup: RunSetup, shortfall: str | N
     best = best_trials(setup.spec.search, trials)
     parts = [f"search of {len(trials)} trial{'s' if len(trials) != 1 else ''} has ended: "]
     parts.append(
-        _winner(setup, setup.spec.search, best) if best else without_values(setup.spec.search, trials)
+        _winner(setup, setup.spec.search, best)
+        if best
+        else without_values(setup.spec.search, trials)
     )
     if shortfall:
         parts.append(f"; {shortfall}")

@@ -7,14 +7,12 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from cerebro_db.decide.strategies import STRATEGIES, listed
+from cerebro_db.decide.strategies import DEFAULT, STRATEGIES, listed
 from cerebro_db.errors import InvalidArgument, NotPermitted, WrongRunStatus
 from cerebro_db.postgres.calls.host import control_session
 from cerebro_db.postgres.catalog.records import decisions_of
 from cerebro_db.postgres.catalog.runs import Catalog, StoredRun
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
-from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.outputs import new_output
@@ -55,9 +53,9 @@ def replay(
     elif not decisions:
         raise WrongRunStatus(f"run {run.run_id} has decided nothing yet, which could be repeated")
 
-    def set_up(session: Session, sql: PostgreSQLTraining) -> tuple[QualifiedName, RunSetup]:
+    def set_up(session: Session, dialect: PostgreSQL) -> RunSetup:
         chosen = run.spec.strategy
-        check_strategy(dialect, request, chosen)
+        check_strategy(dialect, chosen, "strategy", DEFAULT)
         check_workers(chosen, request.num_workers)
         before = load_setup(session, dialect, run, has_states=False)
         spec = structs.replace(
@@ -78,7 +76,7 @@ def replay(
             replace=False,
             weights_of=run.run_id,
         )
-        return output, setup.with_workers(request.num_workers or setup.num_workers)
+        return setup.with_workers(request.num_workers or setup.num_workers)
 
     return Drive(pool, dialect, Limits(), notify, FIXED, registered).begin(request, set_up)
 

@@ -103,7 +103,9 @@ class SearchResults:
             replace=setup.replace,
         )
         best = best_trials(self.spec, list(self.trials.values()))
-        write_configurations(session, outputs, best, setup.spec.model_arch_table, setup.spec.object_table)
+        write_configurations(
+            session, outputs, best, setup.spec.model_arch_table, setup.spec.object_table
+        )
 
 
 def results_of(session: Session, setup: RunSetup, run_id: int) -> SearchResults | None:

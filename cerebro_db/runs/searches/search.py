@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
+from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.functions.callbacks import Monitor
 from cerebro_db.configs.grids.grid import told_of_metrics
 from cerebro_db.configs.grids.parameters import ConfigurationText
@@ -34,26 +35,30 @@ from cerebro_db.decide.search.methods import (
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.architectures import limits_of, load_architectures
-from cerebro_db.models.fit_checks import check_alike, target_facts, with_counts
-from cerebro_db.models.object_tables import object_table
 from cerebro_db.models.selection import Suiting, check_layers
 from cerebro_db.postgres.catalog.runs import Catalog
 from cerebro_db.postgres.catalog.trials import measures_of
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
-from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.sessions.session import Session
-from cerebro_db.postgres.tables.packed import PackedTable, load_packed
-from cerebro_db.postgres.tables.relations import find
 from cerebro_db.requests.searching import SearchRequest
 from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.driver import FIXED, Drive, Queued, no_notice
 from cerebro_db.runs.losses import different_losses, different_penalties
 from cerebro_db.runs.searches.results import METHOD, PARAMS, RANDOM_STATE, selection_name
-from cerebro_db.runs.setup import RunSetup, check_output, output_of, spec_of, threads_of
-from cerebro_db.runs.stored import probes_of
+from cerebro_db.runs.selection import chosen_by
+from cerebro_db.runs.setup import (
+    Resolved,
+    RunSetup,
+    check_output,
+    check_request,
+    output_of,
+    resolve,
+    setup_of,
+    spec_of,
+    tables_of,
+)
 from cerebro_db.scoring.prediction_models import LOSS
 from cerebro_db.wire import as_json
 
@@ -114,78 +119,54 @@ def check_without_data(session: Session, request: SearchRequest) -> None:
     check_output(session, request)
     output, table = output_of(session, request), request.model_selection_table
     selection_name(session, table, output, replace=request.replace)
-    object_table(session, request.object_table)
-    models = find(session, request.model_arch_table, "model_arch_table")
-    load_architectures(session, models, request.space.model_ids)
+    chosen = chosen_by(session, request)
+    load_architectures(session, chosen.architectures, chosen.model_ids)
 
 
 def _set_up(
     request: SearchRequest,
     notify: Callable[[str], None],
     session: Session,
-    sql: PostgreSQLTraining,
-) -> tuple[QualifiedName, RunSetup]:
+    dialect: PostgreSQL,
+) -> RunSetup:
     """Read and check the tables and the space of a search, and set up its run.
 
     Raises:
         CerebroError: what is wrong, with what was got and what is allowed.
     """
-    packed = load_packed(session, request.source_table, "source_table")
-    output = output_of(session, request)
-    validation = None
-    if request.validation_table is not None:
-        validation = load_packed(session, request.validation_table, "validation_table")
-        check_alike(packed, validation)
-    objects, space = object_table(session, request.object_table), request.space
-    if objects is not None:
-        grid = objects.in_grid(space.compile_params_grid)
-        space = structs.replace(space, compile_params_grid=grid)
-    table = find(session, request.model_arch_table, "model_arch_table")
-    known = load_architectures(session, table, space.model_ids)
-    targets = with_counts(session, packed, target_facts(packed), [space.fit_params_grid])
-    maker = Maker(
-        packed, targets, validation is not None, request.seed or 0, tick=lambda: session.tick()
+    check_request(request, dialect)
+    found, limits = resolve(request, session, dialect.training), limits_of(session)
+    table = selection_name(
+        session, request.model_selection_table, found.output, replace=request.replace
     )
-    texts = {model_id: model.text for model_id, model in known.items()}
-    suiting = Suiting(texts, limits_of(session))
-    left_out = suiting.left_out(space.compile_grid, space.model_ids)
-    space = structs.replace(space, left_out=left_out)
-    check_layers(texts, Explorer(space).probes(), limits_of(session))
-    for line in suiting.told if left_out else ():
-        notify(line)
-    probes = _probes(space, maker, known)
-    aims = _aims(request, probes, notify)
-    spec = _spec(request, space, aims, packed, validation, probes)
+    maker, space = found.maker(request.seed), _suited(found, limits, notify)
+    probes = _probes(space, maker, found.models)
+    spec = _spec(request, space, _aims(request, probes, notify), found, probes)
     for notice in (told_of_metrics(space.compile_grid), _size_notice(spec)):
         if notice is not None:
             notify(notice)
     if request.warm_start_run is not None:
         spec = structs.replace(spec, earlier=_earlier_trials(session, request.warm_start_run, spec))
     places = min(spec.concurrency, most_trials(spec))
-    found = spec_of(request, packed, validation, probes, places, sql)
-    watches = spec.early_stopping.watches and request.metrics_compute_frequency is None
-    setup = RunSetup(
-        spec=replace(found, measured=spec.measured, frequency=1 if watches else found.frequency),
-        packed=packed,
-        validation=validation,
-        output=output,
-        output_text=str(request.model_output_table),
-        selection=selection_name(
-            session, request.model_selection_table, output, replace=request.replace
-        ),
-        architectures=str(table.name),
-        object_table=None if objects is None else objects.name,
-        configurations=(),
-        targets=maker.targets,
-        threads=threads_of(session, sql, request.cores, packed),
-        use_caching=bool(request.use_caching),
-        replace_output=bool(request.replace),
-        name=request.name,
-        description=request.description,
-        search=spec,
-        models=known,
-    )
-    return table.name, replace(setup, probes=probes_of(setup, spec))
+    run = spec_of(request, found, probes, places, spec)
+    if spec.early_stopping.watches and request.metrics_compute_frequency is None:
+        run = structs.replace(run, frequency=1)
+    setup = setup_of(request, found, structs.replace(run, model_selection_table=table))
+    return replace(setup, probes=setup.maker.probes(found.models))
+
+
+def _suited(found: Resolved, limits: ArchitectureLimits, notify: Callable[[str], None]) -> Space:
+    """The space of a search, with what its architectures have no layers for."""
+    space = found.chosen.space
+    assert space is not None
+    texts = {model_id: model.text for model_id, model in found.models.items()}
+    suiting = Suiting(texts, limits)
+    left_out = suiting.left_out(space.compile_grid, space.model_ids)
+    space = structs.replace(space, left_out=left_out)
+    check_layers(texts, Explorer(space).probes(), limits)
+    for line in suiting.told if left_out else ():
+        notify(line)
+    return space
 
 
 def _probes(
@@ -209,13 +190,12 @@ def _spec(
     request: SearchRequest,
     space: Space,
     aims: tuple[Aim, ...],
-    packed: PackedTable,
-    validation: PackedTable | None,
+    found: Resolved,
     probes: Sequence[Configuration],
 ) -> SearchSpec:
     """The spec of a search."""
-    objectives = _objectives(aims, probes, validated=validation is not None)
-    tables = [TRAINING] if validation is None else [TRAINING, VALIDATION]
+    tables = tables_of(found.packed, found.validation)
+    objectives = _objectives(aims, probes, validated=VALIDATION in tables)
     wanted = {one.dataset for one in objectives}
     if request.metrics_compute_frequency is not None:  # more is wanted than is decided by
         wanted = set(tables)
@@ -243,7 +223,7 @@ def _spec(
     }
     return structs.replace(
         spec,
-        concurrency=request.concurrency or default_places(spec, len(packed.partitions)),
+        concurrency=request.concurrency or default_places(spec, len(found.packed.partitions)),
         shared_epochs=max(1, round(total_epochs(spec) / len(programs))),
     )
 
@@ -352,7 +332,7 @@ def _earlier_trials(session: Session, run_id: int, spec: SearchSpec) -> tuple[Ea
     rows = Catalog(session).configurations(run.run_id)
     measures = [measures_of(session, run.run_id, one) for one in spec.objectives]
     explorer, found = Explorer(spec.space), []
-    for row, _, _ in rows:
+    for row in rows:
         parameters = explorer.place(
             ConfigurationText(row.model_id, row.compile_params, row.fit_params)
         )
