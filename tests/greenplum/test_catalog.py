@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import psycopg2
 import pytest
+from run_states import configuration
 
-from cerebro_db.core.spec import Hop
+from cerebro_db.configs.architectures.memory import ArchitectureFacts
+from cerebro_db.core.run_spec import RunSpec
+from cerebro_db.core.spec import Architecture, Hop
 from cerebro_db.core.tasks import Measures
-from cerebro_db.postgres.catalog.runs import Catalog
+from cerebro_db.decide.strategies import parse_strategy
+from cerebro_db.postgres.catalog.runs import Catalog, PackedMark, RunTables
 from cerebro_db.postgres.names import QualifiedName
 from conftest import Sql
 

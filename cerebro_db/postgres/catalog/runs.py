@@ -168,15 +168,14 @@ class Catalog:
             "FROM cerebro._runs r JOIN cerebro.runs v ON v.run_id = r.run_id WHERE r.run_id = %s",
             [run_id],
         )
-        row = _only(rows, run_id, what)
-        schema, name, replaces, *source, validation_oid, validation_print, states = row[9:]
-        validation = (
-            None if validation_oid is None else PackedMark(validation_oid, validation_print)
+        number, owner, is_mine, status, error, manifest, active, key, spec, *more = _only(
+            rows, run_id, what
         )
+        schema, name, replaces, oid, mark, validation_oid, validation_mark, states = more
+        validation = None if validation_oid is None else PackedMark(validation_oid, validation_mark)
         output = QualifiedName(schema, name)
-        tables = RunTables(output, replaces, PackedMark(*source), validation, states)
-        facts: Any = row[:9]
-        return StoredRun(*facts, tables=tables)
+        tables = RunTables(output, replaces, PackedMark(oid, mark), validation, states)
+        return StoredRun(number, owner, is_mine, status, error, manifest, active, key, spec, tables)
 
     def lock_key(self, run_id: int) -> int:
         """Key of the advisory lock that the driver of a run holds.
