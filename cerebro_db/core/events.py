@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cerebro_db.core.decisions import Decision
 from cerebro_db.core.spec import Configuration, Hop
-from cerebro_db.core.tasks import Scan, Task
+from cerebro_db.core.tasks import Measures, Scanned, Task
 
 
 @dataclass(frozen=True)
@@ -147,29 +146,6 @@ class Lost:
 
 
 @dataclass(frozen=True)
-class Scanned:
-    """A group was scanned over a partition: sums and errors by configuration."""
-
-    scan: Scan
-    partials: Mapping[int, object]
-    errors: Mapping[int, str]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Loss and metrics of a configuration after an epoch are known, on one data set.
-
-    Attributes:
-        values: by the names that Keras has in its logs.
-    """
-
-    mst_key: int
-    epoch: int
-    dataset: str
-    values: Mapping[str, float]
-
-
-@dataclass(frozen=True)
 class Scored:
     """Configurations were measured after an epoch, on all data sets."""
 
@@ -218,7 +194,7 @@ Event = (
     | Broken
     | Lost
     | Scanned
-    | Measured
+    | Measures
     | Scored
     | Judged
     | Failed

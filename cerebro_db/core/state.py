@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
@@ -13,12 +13,14 @@ from cerebro_db.core import events
 from cerebro_db.core.decisions import PROMOTE, STOP
 from cerebro_db.core.events import NOTHING, Event, Verdict
 from cerebro_db.core.run_spec import RunSpec
-from cerebro_db.core.spec import TRAINING, Configuration, Hop, Program
+from cerebro_db.core.spec import Configuration, Hop, Program
 from cerebro_db.core.tasks import (
     Average,
     Combine,
+    Measures,
     Participate,
     Scan,
+    Scanned,
     Score,
     ScoringGroup,
     Step,
@@ -523,7 +525,7 @@ class RunState:
             del self.pending[group.epoch]
         group.waiting.remove((scan.dataset, scan.partition_key))
 
-    def _scanned(self, event: events.Scanned) -> None:
+    def _scanned(self, event: Scanned) -> None:
         scan = event.scan
         group = scan.group
         group.partials[scan.dataset, scan.partition_key] = event.partials
@@ -533,7 +535,7 @@ class RunState:
             self.groups.remove(group)
             self.combining += [Combine(group, name) for name in self.spec.scored]
 
-    def _measured(self, event: events.Measured) -> None:
+    def _measured(self, event: Measures) -> None:
         track = self.tracks[event.mst_key]
         track.measured.setdefault(event.epoch, {})[event.dataset] = event.values
 
@@ -595,8 +597,8 @@ _APPLY: Mapping[type[Any], Callable[[RunState, Any], None]] = {
     events.Separated: RunState._separated,
     events.Broken: RunState._broken,
     events.Lost: RunState._lost,
-    events.Scanned: RunState._scanned,
-    events.Measured: RunState._measured,
+    Scanned: RunState._scanned,
+    Measures: RunState._measured,
     events.Scored: RunState._scored,
     events.Judged: RunState._judged,
     events.Failed: RunState._failed,
@@ -626,12 +628,3 @@ def check_cost(mst_key: int, cost: float) -> None:
     """Refuses a cost that no schedule can be built on."""
     if not (math.isfinite(cost) and cost > 0):
         raise InvalidArgument(f"cost of configuration {mst_key}: got {cost}; it must be above 0")
-
-
-def names_of(
-    dataset: str, loss: float, names: Collection[str], values: Collection[float]
-) -> dict[str, float]:
-    """Loss and metrics of a data set as Keras names them in its logs."""
-    prefix = "" if dataset == TRAINING else "val_"
-    pairs = [("loss", loss), *zip(names, values, strict=True)]
-    return {prefix + name: value for name, value in pairs}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from cerebro_db.core.spec import Hop
+from cerebro_db.core.spec import TRAINING, Hop
 from cerebro_db.protocol import HopReport, RoundReport
 
 
@@ -179,15 +180,34 @@ class HopResult:
 
 @dataclass(frozen=True)
 class Measures:
-    """Results of one configuration on one data set after one epoch."""
+    """Results of one configuration on one data set after one epoch: a row of the catalog, and an event.
+
+    Attributes:
+        names: of metrics, as Keras has them.
+        elapsed: seconds of the run until then.
+    """
 
     mst_key: int
     epoch: int
     dataset: str
     loss: float
-    names: list[str]
-    metrics: list[float]
-    elapsed: float
+    names: Sequence[str] = ()
+    metrics: Sequence[float] = ()
+    elapsed: float = 0.0
+
+    @property
+    def values(self) -> dict[str, float]:
+        """Loss and metrics as Keras names them in its logs."""
+        prefix = "" if self.dataset == TRAINING else "val_"
+        pairs = [("loss", self.loss), *zip(self.names, self.metrics, strict=True)]
+        return {prefix + name: value for name, value in pairs}
+
+    @property
+    def fault(self) -> str | None:
+        """Error of the configuration where its loss is no number; None where it is."""
+        if math.isfinite(self.loss):
+            return None
+        return f"the {self.dataset} loss of epoch {self.epoch} is {self.loss}"
 
 
 @dataclass(frozen=True)
@@ -225,10 +245,19 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Sums:
-    """Result of scans: sums and errors by configuration."""
+class Scanned:
+    """A group was scanned over a partition: sums and errors by configuration."""
 
-    scans: tuple[tuple[Scan, Mapping[int, Any], Mapping[int, str]], ...]
+    scan: Scan
+    partials: Mapping[int, Any]
+    errors: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Result of scans."""
+
+    scans: tuple[Scanned, ...]
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from cerebro_db.core.tasks import (
     Ready,
     Result,
     Scan,
+    Scanned,
     Score,
     Step,
     Sums,
@@ -396,14 +397,15 @@ class WorkerSessions:
 
     def _sums(
         self, worker: Worker, scan: Scan, texts: Mapping[int, str], together: bool
-    ) -> tuple[Scan, dict[int, Any], dict[int, str]]:
+    ) -> Scanned:
         result = json.loads(texts[scan.partition_key])
         if together:
             worker.keep_of(scan.partition_key, result["kept"])
         else:
             worker.keep(result["kept"])
         partials = {int(key): value for key, value in result["partials"].items()}
-        return scan, partials, {int(key): value for key, value in result["errors"].items()}
+        errors = {int(key): value for key, value in result["errors"].items()}
+        return Scanned(scan, partials, errors)
 
     # -- sessions ----------------------------------------------------------------------
     def _prepare(self, worker: Worker) -> None:

@@ -9,11 +9,10 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
-from cerebro_db.core import events
 from cerebro_db.core.events import Verdict
 from cerebro_db.core.run_spec import RunSpec
 from cerebro_db.core.spec import Hop
-from cerebro_db.core.state import RunState, Track, names_of
+from cerebro_db.core.state import RunState, Track
 from cerebro_db.core.tasks import HopResult, Measures, RoundRecord, round_record
 from cerebro_db.errors import WrongRunStatus
 from cerebro_db.postgres.catalog.records import (
@@ -200,14 +199,3 @@ def end_of(verdict: Verdict, last: int | None) -> EndRow:
     last = verdict.stopped_epoch or last
     model_epoch = None if last is None else verdict.restored_epoch or last
     return EndRow(verdict.stopped_epoch, verdict.best_epoch, model_epoch)
-
-
-def measured(row: Measures) -> events.Measured:
-    """A row of results as an event."""
-    values = names_of(row.dataset, row.loss, row.names, row.metrics)
-    return events.Measured(row.mst_key, row.epoch, row.dataset, values)
-
-
-def diverged(dataset: str, epoch: int, loss: float) -> str:
-    """Error of a configuration whose loss is no number."""
-    return f"the {dataset} loss of epoch {epoch} is {loss}"

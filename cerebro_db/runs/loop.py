@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -22,7 +21,7 @@ from cerebro_db.core.tasks import (
     Outcome,
     Participate,
     Ready,
-    Scan,
+    Scanned,
     Score,
     ScoringGroup,
     Step,
@@ -47,7 +46,6 @@ from cerebro_db.errors import (
     TrainerLost,
     is_infrastructure_failure,
 )
-from cerebro_db.runs.catalog import diverged, measured
 from cerebro_db.runs.decisions import REFUSALS, Decisions
 from cerebro_db.runs.notices import RunNotices
 from cerebro_db.runs.requests import Requests
@@ -166,7 +164,7 @@ class Loop:
             return True
         self._state.apply(events.Submitted(-1, task))
         self._state.apply(events.Returned(-1))
-        self._summed((scan, {}, {}) for scan in task.scans)
+        self._summed(Scanned(scan, {}, {}) for scan in task.scans)
         return False
 
     def _submit(self, worker: int, task: Task) -> None:
@@ -346,12 +344,13 @@ class Loop:
         self._discard()
         self._report.epochs()
 
-    def _summed(self, scans: Iterable[tuple[Scan, Mapping[int, Any], Mapping[int, str]]]) -> None:
-        for scan, partials, errors in scans:
-            self._state.apply(events.Scanned(scan, partials, errors))
-            if not scan.group.missing:
-                for mst_key, error in scan.group.errors.items():
-                    if not self._state.tracks[mst_key].is_given_up(scan.group.epoch):
+    def _summed(self, scans: Iterable[Scanned]) -> None:
+        for one in scans:
+            self._state.apply(one)
+            group = one.scan.group
+            if not group.missing:
+                for mst_key, error in group.errors.items():
+                    if not self._state.tracks[mst_key].is_given_up(group.epoch):
                         self._unscored(mst_key, error)
 
     def _answered(self, task: Task | None, result: Any) -> None:
@@ -378,9 +377,9 @@ class Loop:
         self._catalog.measured(rows)
         self._report.scored(rows)
         for row in rows:
-            self._state.apply(measured(row))
-            if not math.isfinite(row.loss):
-                self._unscored(row.mst_key, diverged(dataset, group.epoch, row.loss))
+            self._state.apply(row)
+            if row.fault is not None:
+                self._unscored(row.mst_key, row.fault)
         group.combined.add(dataset)
         if group.combined == set(self._state.spec.scored):
             self._scored(group.epoch, self._counting(group))

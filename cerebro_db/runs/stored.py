@@ -45,7 +45,7 @@ from cerebro_db.postgres.tables.kinds import STATES_SUFFIX
 from cerebro_db.postgres.tables.packed import PackedTable, check_name, packed_of
 from cerebro_db.postgres.tables.packed import fingerprint as packed_fingerprint
 from cerebro_db.requests.fitting import check_workers
-from cerebro_db.runs.catalog import RunCatalog, diverged, measured
+from cerebro_db.runs.catalog import RunCatalog
 from cerebro_db.runs.setup import RunSetup, partitions_of, workers_of
 from cerebro_db.runs.strategy_checks import check_enough, check_groups
 
@@ -364,9 +364,8 @@ def _diverged(state: RunState, rows: Iterable[Measures]) -> list[events.Failed]:
     """Failures of configurations whose results are no number, and which are not recorded yet."""
     found = []
     for row in rows:
-        if not math.isfinite(row.loss) and not state.tracks[row.mst_key].ended:
-            error = diverged(row.dataset, row.epoch, row.loss)
-            found.append(events.Failed(row.mst_key, "failed", error))
+        if row.fault is not None and not state.tracks[row.mst_key].ended:
+            found.append(events.Failed(row.mst_key, "failed", row.fault))
             state.apply(found[-1])
     return found
 
@@ -409,7 +408,7 @@ def _measure(state: RunState, rows: Iterable[Measures]) -> None:
         measures = list(found)
         if {row.dataset for row in measures} >= set(state.spec.scored):
             for row in measures:
-                state.apply(measured(row))
+                state.apply(row)
             state.apply(events.Scored(epoch, (mst_key,)))
 
 

@@ -10,6 +10,7 @@ from cerebro_db.core.decisions import promote, stop
 from cerebro_db.core.events import Verdict
 from cerebro_db.core.spec import Hop
 from cerebro_db.core.state import RunState
+from cerebro_db.core.tasks import Measures
 from cerebro_db.decide import plan as plans
 from cerebro_db.decide import retention
 from cerebro_db.decide.plan import next_partitions, plan_epoch
@@ -32,7 +33,7 @@ def train(state: RunState, mst_key: int, epochs: int = 1) -> None:
         do(state, hop)
         replanned(state)
         if hop.position == state.spec.hops_an_epoch - 1:
-            state.apply(events.Measured(mst_key, hop.epoch, "training", {"loss": 1.0}))
+            state.apply(Measures(mst_key, hop.epoch, "training", 1.0))
             state.apply(events.Scored(hop.epoch, (mst_key,)))
 
 
@@ -131,7 +132,7 @@ def test_who_has_failed_ahead_of_a_decision_has_the_model_of_before() -> None:
     train(state, 1)
     state.apply(events.Allowance(1, 2, frozenset({1})))
     do(state, state.tracks[1].waiting[0])
-    state.apply(events.Measured(1, 2, "training", {"loss": float("nan")}))
+    state.apply(Measures(1, 2, "training", float("nan")))
     state.apply(events.Failed(1, "failed", "the loss is nan"))
     assert state.ended == {1: ("failed", "the loss is nan")}
     assert state.tracks[1].states == {2}
@@ -194,7 +195,7 @@ def test_the_same_events_make_the_same_state() -> None:
     again.apply(joined((added,)))
     again.apply(events.Decided(promote(1, 3)))
     for epoch in (1, 2, 3):
-        again.apply(events.Measured(1, epoch, "training", {"loss": 1.0}))
+        again.apply(Measures(1, epoch, "training", 1.0))
         again.apply(events.Scored(epoch, (1,)))
     for key, track in state.tracks.items():
         states = frozenset(track.states)
@@ -215,9 +216,9 @@ def test_the_same_events_make_the_same_state() -> None:
 @pytest.mark.parametrize("epoch", [1, 2])
 def test_values_of_the_validation_table_come_last(epoch: int) -> None:
     state = run_state({1: 1.0}, validation=[0])
-    for dataset, name in (("validation", "val_loss"), ("training", "loss")):
-        state.apply(events.Measured(1, epoch, dataset, {name: 1.0, "same": float(len(name))}))
-    assert state.tracks[1].history == [(epoch, {"loss": 1.0, "same": 8.0, "val_loss": 1.0})]
+    for dataset, name, value in (("validation", "same", 8.0), ("training", "val_same", 4.0)):
+        state.apply(Measures(1, epoch, dataset, 1.0, [name], [value]))
+    assert state.tracks[1].history == [(epoch, {"loss": 1.0, "val_same": 8.0, "val_loss": 1.0})]
 
 
 def test_a_thousand_configurations_are_planned_and_taken_note_of_fast() -> None:

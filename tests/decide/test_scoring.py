@@ -10,7 +10,7 @@ from run_states import begin, do, finish, planned, run_state, view
 from cerebro_db.core import events
 from cerebro_db.core.spec import Hop
 from cerebro_db.core.state import RunState
-from cerebro_db.core.tasks import Scan, Score, WorkerView
+from cerebro_db.core.tasks import Scan, Scanned, Score, WorkerView
 from cerebro_db.decide import retention
 from cerebro_db.decide.scoring import next_scans
 
@@ -68,7 +68,7 @@ def test_in_memory_a_configuration_is_scored_without_the_others() -> None:
     assert scans[0].group.mst_keys == (1,)
     for scan in scans:
         assert not state.combining
-        state.apply(events.Scanned(scan, {}, {}))
+        state.apply(Scanned(scan, {}, {}))
     assert [(one.group, one.dataset) for one in state.combining] == [
         (scans[0].group, "training"),
         (scans[0].group, "validation"),

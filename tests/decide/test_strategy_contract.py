@@ -19,7 +19,7 @@ from cerebro_db.core.run_spec import RunSpec, Workers
 from cerebro_db.core.spec import TRAINING, Configuration, Hop
 from cerebro_db.core.state import RunState
 from cerebro_db.core.strategies import Resources, Strategy
-from cerebro_db.core.tasks import Outcome, Participate, Step, Task, Train, WorkerView
+from cerebro_db.core.tasks import Measures, Outcome, Participate, Step, Task, Train, WorkerView
 from cerebro_db.decide import dispatch, strategies
 from cerebro_db.decide.strategies import STRATEGIES, parse_strategy
 from cerebro_db.decide.strategies.hopper import Hopper
@@ -291,7 +291,7 @@ def stored(before: Noting) -> RunState:
         match event:
             case events.Planned(planned):
                 hops |= set(planned)
-            case events.Measured(key, epoch) if epoch in before.tracks[key].scored:
+            case Measures(key, epoch) if epoch in before.tracks[key].scored:
                 state.apply(event)
             case events.Scored():
                 state.apply(event)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from run_states import run_state
 
-from cerebro_db.core import events
 from cerebro_db.core.state import RunState
+from cerebro_db.core.tasks import Measures
 from cerebro_db.runs.tensorboard import EventFiles
 
 FIT = "batch_size=8,callbacks=[TensorBoard('fit')]"
@@ -29,8 +29,7 @@ def asked(files: EventFiles) -> list[tuple[int, set[str]]]:
 
 
 def measure(state: RunState, files: EventFiles, epoch: int, dataset: str) -> None:
-    name = "loss" if dataset == "training" else "val_loss"
-    state.apply(events.Measured(1, epoch, dataset, {name: 0.5}))
+    state.apply(Measures(1, epoch, dataset, 0.5))
     files.measured([1])
 
 
@@ -54,5 +53,5 @@ def test_an_epoch_is_requested_again_when_another_table_was_measured(state: RunS
 
 def test_a_run_that_goes_on_asks_for_all_that_was_measured(state: RunState) -> None:
     for epoch in (1, 2):
-        state.apply(events.Measured(1, epoch, "training", {"loss": 0.5}))
+        state.apply(Measures(1, epoch, "training", 0.5))
     assert asked(EventFiles(7, state)) == [(1, {"loss"}), (2, {"loss"})]

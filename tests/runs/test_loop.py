@@ -28,6 +28,7 @@ from cerebro_db.core.tasks import (
     Participate,
     Ready,
     Result,
+    Scanned,
     Score,
     Step,
     Sums,
@@ -106,7 +107,9 @@ class Counting:
                 return Trained(tuple(self._hop(hop) for hop in hops))
             case Score(scans):
                 return Sums(
-                    tuple((scan, dict.fromkeys(scan.group.mst_keys, 0), {}) for scan in scans)
+                    tuple(
+                        Scanned(scan, dict.fromkeys(scan.group.mst_keys, 0), {}) for scan in scans
+                    )
                 )
             case Combine(group):
                 return Answered(

@@ -143,7 +143,7 @@ def looking_at(
 def measured(state: RunState, key: int, epoch: int, loss: float) -> None:
     """A trial has an epoch done, and is measured."""
     do(state, Hop(key, epoch, 0, 0))
-    state.apply(events.Measured(key, epoch, "training", {"loss": loss}))
+    state.apply(Measures(key, epoch, "training", loss))
     state.apply(events.Scored(epoch, (key,)))
 
 

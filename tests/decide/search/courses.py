@@ -29,6 +29,7 @@ from cerebro_db.core.decisions import (
 from cerebro_db.core.search import Budget, EarlyStopping, Objective, SearchSpec
 from cerebro_db.core.spec import Space
 from cerebro_db.core.state import RunState, Track
+from cerebro_db.core.tasks import Measures
 from cerebro_db.decide import retention
 from cerebro_db.decide.search.decider import SearchDecider
 from cerebro_db.decide.search.methods import METHODS
@@ -197,7 +198,11 @@ class Course:
         track.states.add(track.done)
         watched = self.spec.early_stopping.watches
         if watched or epoch in track.rungs:
-            self.state.apply(events.Measured(key, epoch, "training", self.curve(track, epoch)))
+            values = dict(self.curve(track, epoch))
+            loss = values.pop("loss", 0.0)
+            self.state.apply(
+                Measures(key, epoch, "training", loss, tuple(values), tuple(values.values()))
+            )
             self.state.apply(events.Scored(epoch, (key,)))
         for _, version in retention.useless(self.state, [key]):
             track.states.discard(version)
