@@ -2,7 +2,7 @@
 -- drivers read of it has no columns any more; views, which stand on the rest, are made anew.
 
 DROP VIEW IF EXISTS cerebro._runs CASCADE;
-ALTER TABLE cerebro.catalog_runs ADD COLUMN spec jsonb;
+ALTER TABLE cerebro.catalog_runs ADD COLUMN spec jsonb NOT NULL DEFAULT '{}';
 {%- set given %}
     'version', 1, 'epochs', num_iterations, 'seed', seed, 'frequency', metrics_compute_frequency, 'partitions', json '{}',
     'strategy', json_build_object('name', schedule, 'params', strategy_params), 'durability', coalesce(durability, 'hop'),
@@ -15,6 +15,5 @@ ALTER TABLE cerebro.catalog_runs ADD COLUMN spec jsonb;
 UPDATE cerebro.catalog_runs SET spec = CASE
     WHEN search IS NULL THEN json_build_object({{ given }})
     ELSE json_build_object({{ given }}, 'search', search) END::text::jsonb;
-ALTER TABLE cerebro.catalog_runs ALTER COLUMN spec SET NOT NULL;
 ALTER TABLE cerebro.catalog_runs ADD CONSTRAINT bounded_spec CHECK (length(spec::text) <= 67108864);
 ALTER TABLE cerebro.catalog_runs DROP COLUMN search, DROP COLUMN session, DROP COLUMN object_table;

@@ -91,7 +91,7 @@ def test_an_object_table_of_madlib_trains_as_the_registered_names_do(
         (grid,),
     )
     custom = grid.replace("squared_error", "custom.squared_error").replace("root", "custom.root")
-    stored = "SELECT search::json -> 'space' ->> 'compile_params_grid' FROM cerebro._runs WHERE search IS NOT NULL"
+    stored = "SELECT spec -> 'search' -> 'space' ->> 'compile_params_grid' FROM cerebro._runs WHERE (spec -> 'search') IS NOT NULL"
     assert bench.value(f"{stored} ORDER BY run_id DESC LIMIT 1") == custom
     assert bench.value("SELECT object_table FROM searched_summary") == "public.objects"
     assert bench.value("SELECT object_table FROM best_of_them_summary") == "public.objects"

@@ -515,7 +515,10 @@ def test_a_run_whose_data_was_changed_does_not_go_on(
             """manifest = replace(manifest::text, '"tensorflow": "', '"tensorflow": "1.')::json""",
             r"began with tensorflow 1\.",
         ),
-        ("cerebro_version = '0.0.1'", r"began with version 0\.0\.1 of Cerebro-DB"),
+        (
+            """spec = replace(spec::text, '"cerebro_version": "', '"cerebro_version": "0.0.1-')::jsonb""",
+            r"began with version 0\.0\.1-.* of Cerebro-DB",
+        ),
     ],
 )
 def test_other_software_is_refused_unless_it_is_wanted(

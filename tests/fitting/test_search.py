@@ -251,7 +251,7 @@ def test_a_search_learns_from_an_earlier_run(bench: Any) -> None:
     warm = searching.request("tpe", "learnt", 4, client, warm_start_run=first, params=params)
     run_id = search(client.pool, client.dialect, warm)
     earlier = bench.value(
-        "SELECT jsonb_array_length(search -> 'earlier') FROM cerebro._runs WHERE run_id = %s",
+        "SELECT jsonb_array_length(spec -> 'search' -> 'earlier') FROM cerebro._runs WHERE run_id = %s",
         (run_id,),
     )
     assert earlier == 10

@@ -28,9 +28,12 @@ RUN = (
     "INSERT INTO cerebro._runs (source_table, model_output_table, num_iterations, seed, "
     "metrics_compute_frequency, warm_start, num_partitions, num_workers, threads, manifest, status, "
     "driver_pid, name, model_arch_table, output_schema, output_name, schedule, replaces, use_gpus, "
-    "use_caching, durability, source_oid, source_print, lock_key, cerebro_version, search) "
+    "use_caching, durability, source_oid, source_print, lock_key, cerebro_version, spec) "
     "VALUES ('t', 'o', 1, 0, 1, false, 2, 1, 1, '{}', 'finished', 0, 'views', 'models', 'public', "
-    "'out', 'hopper', false, false, true, 'hop', 1, '', (random() * 1e9)::bigint * 2, '0', %s) RETURNING run_id"
+    "'out', 'hopper', false, false, true, 'hop', 1, '', (random() * 1e9)::bigint * 2, '0', "
+    '(\'{"version": 1, "epochs": 1, "seed": 0, "frequency": 1, "partitions": {}, "strategy": {"name": "hopper"}, '
+    '"model_arch_table": "models", "name": "views"\' '
+    "|| coalesce(', \"search\": ' || %s::text, '') || '}')::jsonb) RETURNING run_id"
 )
 CONFIGURATION = (
     "INSERT INTO cerebro._configurations (run_id, mst_key, model_id, compile_params, fit_params, "

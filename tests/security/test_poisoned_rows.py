@@ -80,8 +80,8 @@ def run(eve: Person, root: Person) -> Iterator[int]:
     for text in ROWS:
         eve.rows(text.format(number))
     root.rows(
-        "UPDATE cerebro.catalog_runs SET search = %s WHERE run_id = %s",
-        ('{"method": "random"}', number),
+        "UPDATE cerebro.catalog_runs SET spec = %s WHERE run_id = %s",
+        ('{"search": {"method": "random"}}', number),
     )
     yield number
     for table in (*TABLES[:0:-1], "_runs"):
@@ -227,7 +227,8 @@ def test_an_administrator_stops_and_forgets_runs_of_others(
 def test_a_search_that_was_changed_by_hand_is_refused_with_the_path(
     eve: Person, root: Person, run: int, search: str, path: str
 ) -> None:
-    root.rows("UPDATE cerebro.catalog_runs SET search = %s WHERE run_id = %s", (search, run))
+    spec = f'{{"version": 1, "epochs": 1, "seed": 0, "frequency": 1, "partitions": {{}}, "strategy": {{}}, "search": {search}}}'
+    root.rows("UPDATE cerebro.catalog_runs SET spec = %s WHERE run_id = %s", (spec, run))
     for call in ("cerebro_best", "cerebro_extend", "cerebro_resume"):
         error = eve.refused(f"SELECT * FROM cerebro.{call}({run})")
         assert error.pgcode not in (None, "XX000", "38000"), error

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from reasons import NO_SUCH_SQL
 
+from cerebro_db.core.run_spec import RunSpec
+from cerebro_db.decide.strategies import parse_strategy
 from cerebro_db.errors import InvalidData
 from cerebro_db.postgres.calls.host import Client
 from cerebro_db.postgres.calls.settings import (
@@ -21,7 +23,6 @@ from cerebro_db.postgres.calls.settings import (
     SESSION_USER,
     beginning,
     everywhere,
-    of_run,
     work_for_run,
 )
 from tests.security.conftest import (
@@ -179,10 +180,10 @@ def test_predictions_and_jobs_see_the_same(nell: Person, security_dsn: str) -> N
     fit = "SELECT cerebro_fit('packed', 'out', 'models', 1, %s, 'batch_size=8', 1)"
     run_id = nell.value(fit, (ADAM,))
     # Who resumes it has the settings with which it began: no others come to its sessions.
-    kept = nell.value("SELECT session FROM cerebro._runs WHERE run_id = %s", (run_id,))
+    kept = nell.value("SELECT spec -> 'session' FROM cerebro._runs WHERE run_id = %s", (run_id,))
     everywhere = {name: OTHERS[name] for name in OTHERS if "." in name or name in EVERYWHERE}
-    assert of_run(kept).items() >= everywhere.items()
-    assert "TimeZone" not in of_run(kept)
+    assert kept.items() >= everywhere.items()
+    assert "TimeZone" not in kept
     nell.rows("SELECT cerebro_predict('out', 'seen', 'id, y, at', 'x', 'answers')")
     of_rows = "SELECT DISTINCT y, at FROM {}"
     assert nell.rows(of_rows.format("answers")) == [(y, expected[0][5])]
@@ -443,5 +444,6 @@ def test_the_command_line_has_the_settings_of_its_connection(
 
 def test_settings_of_a_run_that_nobody_wrote_are_refused() -> None:
     for text in ('{"app.x": 1}', "[]", "x"):
+        spec = f'{{"version": 1, "epochs": 1, "seed": 0, "frequency": 1, "partitions": {{}}, "session": {text}}}'
         with pytest.raises(InvalidData):
-            of_run(text)
+            RunSpec.from_text(spec, parse_strategy)
