@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from msgspec import structs
+
 from cerebro_db.columns.recorded import Recorded, parse_recorded, recorded_text
 from cerebro_db.configs.names import ModelReference, is_registered, model_reference
 from cerebro_db.errors import InvalidArgument
@@ -66,7 +68,7 @@ def registered(session: Session, reference: ModelReference) -> RegisteredModel:
         classes_found=_all_of("classes_found", _count, outputs),
         facts=found.facts,
         run_key=found.run_key,
-        full_name=str(replace(reference, owner=found.owner).at(found.version)),
+        full_name=str(structs.replace(reference, owner=found.owner).at(found.version)),
     )
 
 
