@@ -29,7 +29,7 @@ from cerebro_db.errors import (
 from cerebro_db.executors.direct_order import Order
 from cerebro_db.executors.sessions import WorkerSessions
 from cerebro_db.executors.workers import RunResources, Worker
-from cerebro_db.postgres.dialects.postgresql.training import HopOrder
+from cerebro_db.postgres.dialects.statements.orders import HopOrder
 from cerebro_db.postgres.direct.board import DirectBoard, DirectRow, Given, anyone, revoke
 from cerebro_db.postgres.sessions.session import POLL_SECONDS, Session
 from cerebro_db.protocol import HandedBack, answer_of

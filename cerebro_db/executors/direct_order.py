@@ -9,8 +9,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.postgres.dialects.postgresql.direct import Goal
-from cerebro_db.postgres.dialects.postgresql.training import columns_of_names
+from cerebro_db.postgres.dialects.statements.direct import Goal
+from cerebro_db.postgres.dialects.statements.training import columns_of_names
 from cerebro_db.postgres.direct.session import DirectRun
 from cerebro_db.postgres.names import STATES_SCHEMA, QualifiedName
 from cerebro_db.training.fields import Fields

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cerebro_db.errors import CerebroError, TrainerLost
-from cerebro_db.postgres.dialects.postgresql.direct import Chunk
+from cerebro_db.postgres.dialects.statements.direct import Chunk
 from cerebro_db.protocol import StateReport, report_of
 from cerebro_db.relay import keepers
 from cerebro_db.relay.keepers import CannotStart, Installation, Process

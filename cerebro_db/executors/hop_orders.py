@@ -13,7 +13,7 @@ from cerebro_db.decide.plan import next_partitions
 from cerebro_db.executors.tasks import RoundPart
 from cerebro_db.executors.workers import RunResources, Worker
 from cerebro_db.postgres.catalog.states import StateTable
-from cerebro_db.postgres.dialects.postgresql.training import AverageOrder, HopOrder, ScanOrder
+from cerebro_db.postgres.dialects.statements.orders import AverageOrder, HopOrder, ScanOrder
 from cerebro_db.postgres.tables.packed import PackedTable
 
 

@@ -40,11 +40,8 @@ from cerebro_db.errors import CerebroError, InvalidData, OutOfMemory, TrainerLos
 from cerebro_db.executors.hop_orders import OrderWriter
 from cerebro_db.executors.process_groups import ProcessGroup, ProcessGroups
 from cerebro_db.executors.workers import RunResources, Worker
-from cerebro_db.postgres.dialects.postgresql.training import (
-    RotationStatements,
-    Statement,
-    made,
-)
+from cerebro_db.postgres.dialects.segments.rotation import Rotation
+from cerebro_db.postgres.dialects.statements.orders import Statement, made
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.session import POLL_SECONDS, Session, wait_any
 from cerebro_db.postgres.tables.packed import PackedTable, cause_of
@@ -183,7 +180,7 @@ class WorkerSessions:
         return self._resources.tables[TRAINING]
 
     @property
-    def _rotation(self) -> RotationStatements:
+    def _rotation(self) -> Rotation:
         found = self._resources.dialect.rotation
         assert found is not None
         return found

@@ -12,7 +12,7 @@ from cerebro_db.executors.served import ServedRounds
 from cerebro_db.executors.tasks import TaskWriter
 from cerebro_db.postgres.catalog.states import StateStore, StateTable
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql.training import AverageOrder, HopOrder, StateTables
+from cerebro_db.postgres.dialects.statements.orders import AverageOrder, HopOrder, StateTables
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.packed import PackedTable, PartitionInfo

@@ -64,9 +64,9 @@ from cerebro_db.postgres.calls.settings import (
     styles_while_read,
 )
 from cerebro_db.postgres.catalog.drift import Drift, Read, record
-from cerebro_db.postgres.dialects.choice import SpreadPacking
-from cerebro_db.postgres.dialects.postgresql.packing import UNFINISHED, PostgreSQLPacking
-from cerebro_db.postgres.dialects.postgresql.packing_extras import add_columns
+from cerebro_db.postgres.dialects.segments.packing import SegmentPacking
+from cerebro_db.postgres.dialects.statements.packing import UNFINISHED, PackingStatements
+from cerebro_db.postgres.dialects.statements.packing_extras import add_columns
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of
@@ -293,8 +293,8 @@ class _Job:
 
     # -- the work ------------------------------------------------------------
     def _built(self, work: Work) -> tuple[Survey, Layout]:
-        if (sql := self._sql.spread) is not None:
-            return self._spread(sql, work)
+        if isinstance(self._sql, SegmentPacking):
+            return self._spread(self._sql, work)
         table = self._readable(work)
         self._control.run(self._sql.create(work.build, *work.names))
         if extras := extras_of(work.others):
@@ -321,7 +321,7 @@ class _Job:
         self._finish(work, survey, layout)
         return survey, layout
 
-    def _spread(self, sql: SpreadPacking, work: Work) -> tuple[Survey, Layout]:
+    def _spread(self, sql: SegmentPacking, work: Work) -> tuple[Survey, Layout]:
         request = work.request
         spread_work = SpreadWork(
             source=work.source.name,
@@ -485,7 +485,7 @@ class _Job:
 
 
 def _fillings(
-    sql: PostgreSQLPacking, work: Work, survey: Survey, layout: Layout
+    sql: PackingStatements, work: Work, survey: Survey, layout: Layout
 ) -> Iterator[Statement]:
     """The statements that fill buffers, one each."""
     text = sql.fill(work.build, survey.scan, work.names)

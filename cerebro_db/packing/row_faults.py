@@ -14,8 +14,8 @@ from cerebro_db.columns.values import Column
 from cerebro_db.configs.messages import shortened
 from cerebro_db.errors import CerebroError, InvalidData
 from cerebro_db.packing.layout import parse_addresses
-from cerebro_db.postgres.dialects.postgresql.packing import PostgreSQLPacking
-from cerebro_db.postgres.dialects.postgresql.packing_extras import FAULTS_SHOWN
+from cerebro_db.postgres.dialects.statements.packing import PackingStatements
+from cerebro_db.postgres.dialects.statements.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.names import QualifiedName, shown_identifier
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.parallel import Statement, gather
@@ -208,7 +208,7 @@ class Damaged:
 
 
 def find_damaged(
-    sql: PostgreSQLPacking,
+    sql: PackingStatements,
     workers: Sequence[Session],
     table: QualifiedName,
     damage: str,

@@ -14,10 +14,9 @@ from cerebro_db.packing.row_faults import Damaged, left_out
 from cerebro_db.packing.survey import Survey, Surveyor
 from cerebro_db.postgres.calls.gpus import hosts_with_gpus, servers_of
 from cerebro_db.postgres.calls.settings import as_seen
-from cerebro_db.postgres.dialects.choice import SpreadPacking
-from cerebro_db.postgres.dialects.greenplum6.packing import Spreading
-from cerebro_db.postgres.dialects.postgresql.hosts import PostgreSQLHosts, Server
-from cerebro_db.postgres.dialects.postgresql.packing_extras import add_columns
+from cerebro_db.postgres.dialects.segments.packing import SegmentPacking, Spreading
+from cerebro_db.postgres.dialects.statements.hosts import Hosts, Server
+from cerebro_db.postgres.dialects.statements.packing_extras import add_columns
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.session import Session
@@ -59,7 +58,7 @@ class Chosen:
 
 
 def choose_segments(
-    session: Session, hosts: PostgreSQLHosts, rule: str | None, training: PackedTable | None
+    session: Session, hosts: Hosts, rule: str | None, training: PackedTable | None
 ) -> Chosen:
     """Segments that a rule means.
 
@@ -211,7 +210,7 @@ class SpreadWork:
 
 
 def spread(
-    sql: SpreadPacking, control: Session, work: SpreadWork
+    sql: SegmentPacking, control: Session, work: SpreadWork
 ) -> tuple[Survey, Layout, list[int]]:
     """Fill the packed table; also returns the segments of its partitions.
 
@@ -254,7 +253,7 @@ def spread(
     return survey, layout, segments[:partitions]
 
 
-def _left_out(sql: SpreadPacking, control: Session, work: SpreadWork) -> Damaged | None:
+def _left_out(sql: SegmentPacking, control: Session, work: SpreadWork) -> Damaged | None:
     """Delete the rows whose images cannot be read, and notify of them."""
     feature = work.ignored
     if feature is None or not feature.can_be_damaged:
@@ -271,7 +270,7 @@ def _left_out(sql: SpreadPacking, control: Session, work: SpreadWork) -> Damaged
 
 
 def _segments_of_buffers(
-    sql: SpreadPacking, control: Session, work: SpreadWork, every: list[int]
+    sql: SegmentPacking, control: Session, work: SpreadWork, every: list[int]
 ) -> list[int]:
     """The segments that are used, in the order of the partitions."""
     if work.like:

@@ -22,7 +22,7 @@ from cerebro_db.columns.values import FLOATS, INTEGERS, Column, all_whole
 from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
 from cerebro_db.packing.encoding_plan import matched
 from cerebro_db.postgres.catalog.runs import Catalog
-from cerebro_db.postgres.dialects.postgresql.packing_extras import EQUALS
+from cerebro_db.postgres.dialects.statements.packing_extras import EQUALS
 from cerebro_db.postgres.names import quote, shown_identifier
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.packed import PackedTarget, is_packed

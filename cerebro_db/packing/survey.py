@@ -29,13 +29,13 @@ from cerebro_db.packing.row_faults import (
     unseen,
 )
 from cerebro_db.packing.source import Target, looked_at
-from cerebro_db.postgres.dialects.postgresql.packing import (
+from cerebro_db.postgres.dialects.statements.packing import (
     BLOCKS_PER_FETCH,
-    PostgreSQLPacking,
+    PackingStatements,
     SourceScan,
     one_hot_place,
 )
-from cerebro_db.postgres.dialects.postgresql.packing_extras import Extra, Origin
+from cerebro_db.postgres.dialects.statements.packing_extras import Extra, Origin
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.session import Session
@@ -111,7 +111,7 @@ class Surveyor:
 
     def __init__(
         self,
-        sql: PostgreSQLPacking,
+        sql: PackingStatements,
         control: Session,
         damaged: Damaged | None = None,
     ) -> None:

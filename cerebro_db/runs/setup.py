@@ -22,7 +22,7 @@ from cerebro_db.models.architectures import load_architectures
 from cerebro_db.models.fit_checks import check_alike, configuration_named, target_facts, with_counts
 from cerebro_db.postgres.catalog.runs import Catalog
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining
+from cerebro_db.postgres.dialects.statements.training import TrainingStatements
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.kinds import MODELS, STATES_SUFFIX
@@ -164,7 +164,7 @@ def partitions_of(
     return {name: tuple(p.partition_key for p in one.partitions) for name, one in tables.items()}
 
 
-def workers_of(sql: PostgreSQLTraining, strategy: Strategy, count: int) -> Workers:
+def workers_of(sql: TrainingStatements, strategy: Strategy, count: int) -> Workers:
     """Workers of a run; none is bound to partitions where rows are moved to it."""
     return Workers(count, sql.binds_workers and not strategy.moves_rows, sql.most_hops)
 
@@ -189,7 +189,7 @@ class Resolved:
     chosen: Chosen
     models: Mapping[int, Architecture]
     targets: TargetFacts
-    sql: PostgreSQLTraining
+    sql: TrainingStatements
     neighbours: int
     network: str
     threads: int
@@ -202,7 +202,7 @@ class Resolved:
         return Maker(self.packed, self.targets, validated, seed or 0, tick=self.tick)
 
 
-def resolve(request: AnyRequest, session: Session, sql: PostgreSQLTraining) -> Resolved:
+def resolve(request: AnyRequest, session: Session, sql: TrainingStatements) -> Resolved:
     """Look up all that a request names.
 
     Raises:

@@ -37,7 +37,7 @@ from cerebro_db.postgres.catalog.runs import (
 )
 from cerebro_db.postgres.catalog.states import StateStore
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql.training import StateTables
+from cerebro_db.postgres.dialects.statements.orders import StateTables
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.locks import transaction
 from cerebro_db.postgres.sessions.session import Session

@@ -15,7 +15,7 @@ from cerebro_db.decide.strategies.allreduce import AllReduce
 from cerebro_db.errors import InvalidArgument, NotSupported, TooManyConnections
 from cerebro_db.postgres.calls.gpus import hosts_of
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql.hosts import PostgreSQLHosts
+from cerebro_db.postgres.dialects.statements.hosts import Hosts
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.packed import PackedTable
 
@@ -67,7 +67,7 @@ def _apart(got: str, packed: PackedTable, neighbours: int, why: str) -> str:
 
 
 def hosts_of_peers(
-    session: Session, hosts: PostgreSQLHosts, spec: RunSpec, packed: PackedTable, network: str
+    session: Session, hosts: Hosts, spec: RunSpec, packed: PackedTable, network: str
 ) -> dict[int, str]:
     """The host of each partition, where trainers of several hosts exchange gradients; else nothing.
 

@@ -37,7 +37,7 @@ from cerebro_db.postgres.calls.host import (
 )
 from cerebro_db.postgres.calls.slots import slots
 from cerebro_db.postgres.catalog.runs import Catalog
-from cerebro_db.postgres.dialects.postgresql.training import ScanOrder
+from cerebro_db.postgres.dialects.statements.orders import ScanOrder
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.locks import transaction

@@ -21,9 +21,10 @@ from cerebro_db.packing.drift import Observed
 from cerebro_db.postgres.calls.host import JobHost, control_session
 from cerebro_db.postgres.catalog.drift import Drift, record
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql.prediction import StoredModel
-from cerebro_db.postgres.dialects.postgresql.prediction_answers import Answer as Answers
-from cerebro_db.postgres.dialects.postgresql.prediction_answers import Classes, Several, Values
+from cerebro_db.postgres.dialects.segments.prediction import SegmentPrediction
+from cerebro_db.postgres.dialects.statements.answers import Answer as Answers
+from cerebro_db.postgres.dialects.statements.answers import Classes, Several, Values
+from cerebro_db.postgres.dialects.statements.sources import StoredModel
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.locks import transaction
 from cerebro_db.postgres.sessions.session import Session
@@ -156,8 +157,8 @@ def _work(host: JobHost, session: Session, request: PredictionRequest) -> Work:
 
 def _job(host: JobHost, control: Session) -> PredictionJob | SpreadJob:
     """Prediction as this server does it: by sessions side by side, or by its segments."""
-    if (spread := host.dialect.prediction.spread) is not None:
-        return SpreadJob(host, spread, control)
+    if isinstance(sql := host.dialect.prediction, SegmentPrediction):
+        return SpreadJob(host, sql, control)
     return PredictionJob(host, control)
 
 

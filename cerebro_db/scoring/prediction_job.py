@@ -25,10 +25,11 @@ from cerebro_db.postgres.calls.host import (
 from cerebro_db.postgres.calls.settings import as_seen, notify_of_other_styles
 from cerebro_db.postgres.calls.slots import slots
 from cerebro_db.postgres.catalog.runs import Catalog
-from cerebro_db.postgres.dialects.choice import SpreadPrediction
-from cerebro_db.postgres.dialects.greenplum6.prediction import Brought
-from cerebro_db.postgres.dialects.postgresql.prediction import UNFINISHED, Piece, Statement
-from cerebro_db.postgres.dialects.postgresql.prediction_answers import Answer, Several
+from cerebro_db.postgres.dialects.segments.prediction import Brought, SegmentPrediction
+from cerebro_db.postgres.dialects.statements.answers import Answer, Several
+from cerebro_db.postgres.dialects.statements.orders import Statement
+from cerebro_db.postgres.dialects.statements.prediction import UNFINISHED
+from cerebro_db.postgres.dialects.statements.sources import Piece
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of, transaction
@@ -389,7 +390,7 @@ class SpreadJob(Job):
         control: the session.
     """
 
-    def __init__(self, host: JobHost, sql: SpreadPrediction, control: Session) -> None:
+    def __init__(self, host: JobHost, sql: SegmentPrediction, control: Session) -> None:
         super().__init__(host, control)
         self._sql = sql
 

@@ -16,7 +16,7 @@ from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.tasks import input_task
 from cerebro_db.models.registered import name_of
 from cerebro_db.models.trained import ModelTable, load_models, recipe
-from cerebro_db.postgres.dialects.postgresql.prediction import StoredModel
+from cerebro_db.postgres.dialects.statements.sources import StoredModel
 from cerebro_db.postgres.sessions.locks import transaction
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.times import Styles, as_shown

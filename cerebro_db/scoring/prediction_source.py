@@ -17,8 +17,8 @@ from cerebro_db.packing.source import looked_at, recorded_input, within_limits
 from cerebro_db.postgres.calls.settings import is_seen, seen_rows
 from cerebro_db.postgres.catalog.drift import Read
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql.packing_extras import FAULTS_SHOWN
-from cerebro_db.postgres.dialects.postgresql.prediction import PackedSource, RowSource
+from cerebro_db.postgres.dialects.statements.packing_extras import FAULTS_SHOWN
+from cerebro_db.postgres.dialects.statements.sources import PackedSource, RowSource
 from cerebro_db.postgres.names import quote
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.session import Session
@@ -229,7 +229,7 @@ def test_source(
     feature, *more = _features(found, feature_text, asked)
     check_ignores(ignores, feature.can_be_damaged)
     addressed = not session.run(dialect.packing.needs_staging, (found.oid,))[0][0]
-    if dialect.prediction.spread is None:
+    if not dialect.prediction.in_one_statement:
         addressed = addressed and not scanned_elsewhere(session, found.name)
     source = RowSource(
         found.name,

@@ -143,8 +143,8 @@ def _copied(
     names = list(dict.fromkeys(name for models in each for name in rows.read_for(models)))
     listed = ", ".join(map(quote, names))
     query = f"TABLE {copy.sql} AS SELECT {listed} FROM {rows.table.name.sql}"
-    is_spread = host.dialect.packing.spread is not None
-    text = f"CREATE {query} DISTRIBUTED RANDOMLY" if is_spread else f"CREATE UNLOGGED {query}"
+    anywhere = host.dialect.anywhere
+    text = f"CREATE {query}{anywhere}" if anywhere else f"CREATE UNLOGGED {query}"
     is_seen(control, rows.table)  # or refused
     begin = f"BEGIN ISOLATION LEVEL {isolation(control)}"
     control.run(f"{begin}; {as_seen(control, text)}; COMMIT")

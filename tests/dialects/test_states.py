@@ -9,7 +9,8 @@ import pytest
 
 from cerebro_db.postgres.catalog import states
 from cerebro_db.postgres.catalog.states import StateStore
-from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining, StateTables
+from cerebro_db.postgres.dialects.statements.orders import StateTables
+from cerebro_db.postgres.dialects.statements.training import TrainingStatements
 from cerebro_db.postgres.sessions.errors import StatementFailed
 
 MB = 2**20
@@ -59,7 +60,7 @@ def listener() -> Listener:
 
 @pytest.fixture
 def store(listener: Listener) -> StateStore:
-    made = StateStore(NAMES, 4, listener, PostgreSQLTraining())  # type: ignore[arg-type]
+    made = StateStore(NAMES, 4, listener, TrainingStatements())  # type: ignore[arg-type]
     made.load()
     return made
 
@@ -124,7 +125,7 @@ def test_a_table_in_use_stays(store: StateStore, listener: Listener) -> None:
 
 
 def test_slow_configurations_do_not_hold_a_full_table_each(listener: Listener) -> None:
-    store = StateStore(NAMES, 8, listener, PostgreSQLTraining())  # type: ignore[arg-type]
+    store = StateStore(NAMES, 8, listener, TrainingStatements())  # type: ignore[arg-type]
     version = 0
     for slow in range(1, 8):
         write(store, slow, 2)  # and does not go on

@@ -76,4 +76,4 @@ def test_verify_names_the_host_that_differs(segments: Sql, monkeypatch: pytest.M
         installer.transaction(segments.dsn) as connection,
         pytest.raises(InstallationFailed, match='segment 1 on host "there" has Cerebro-DB'),
     ):
-        hosts.GreenplumHosts().check_versions(partial(rows, connection), expected)
+        hosts.SegmentHosts().check_versions(partial(rows, connection), expected)

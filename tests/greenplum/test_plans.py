@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from cerebro_db.postgres.dialects.greenplum6.dialect import Greenplum6
-from cerebro_db.postgres.dialects.greenplum6.rotation import GreenplumRotation
-from cerebro_db.postgres.dialects.postgresql.training import HopOrder, ScanOrder, StateTables
+from cerebro_db.postgres.dialects.segments.rotation import Rotation
+from cerebro_db.postgres.dialects.statements.orders import HopOrder, ScanOrder, StateTables
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.errors import SessionLost, StatementFailed
 from cerebro_db.postgres.sessions.session import Session
@@ -18,7 +18,7 @@ from cerebro_db.postgres.tables.packed import PackedTable, load_packed, print_qu
 from cerebro_db.runs.results import model_tables, models_from_states
 from conftest import Sql
 
-SQL, ROTATION = Greenplum6(90426).training, GreenplumRotation()
+SQL, ROTATION = Greenplum6(90426).training, Rotation()
 STATES = QualifiedName("public", "states")
 
 

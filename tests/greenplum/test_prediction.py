@@ -10,21 +10,16 @@ import pytest
 from cerebro_db.columns.inputs import Input, NumberInput
 from cerebro_db.columns.values import Column
 from cerebro_db.postgres.dialects.greenplum6.dialect import Greenplum6
-from cerebro_db.postgres.dialects.greenplum6.prediction import GreenplumPrediction
-from cerebro_db.postgres.dialects.postgresql.prediction import PackedSource, RowSource, Source
-from cerebro_db.postgres.dialects.postgresql.prediction_answers import (
-    Answer,
-    Classes,
-    Several,
-    Values,
-)
+from cerebro_db.postgres.dialects.segments.prediction import SegmentPrediction
+from cerebro_db.postgres.dialects.statements.answers import Answer, Classes, Several, Values
+from cerebro_db.postgres.dialects.statements.sources import PackedSource, RowSource, Source
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.session import Session
 from conftest import Sql
 
 X = Input(Column("x", "real[]", 1021, "real[]", "A", 700, "N"), "", 700)
 ID = NumberInput(Column("id", "integer", 23, "integer", "N", None, None), "bigint", 20)
-SQL = GreenplumPrediction(90426)
+SQL = SegmentPrediction(90426)
 ROWS = RowSource(
     QualifiedName("public", "plain"), (("id", "integer"),), ("t.id",), (X,), addressed=True
 )

@@ -14,7 +14,7 @@ from run_states import begin, finish, planned, run_state, view
 from cerebro_db.core.spec import Hop
 from cerebro_db.decide.strategies.rotation import next_step
 from cerebro_db.postgres.calls.host import Client
-from cerebro_db.postgres.dialects.greenplum6.rotation import GreenplumRotation
+from cerebro_db.postgres.dialects.segments.rotation import Rotation
 from cerebro_db.requests.fitting import FitRequest
 from cerebro_db.runs.driver import fit_multiple
 from conftest import Sql
@@ -204,7 +204,7 @@ def test_a_rotation_that_is_stopped_goes_on(bench: Sql, stop: str) -> None:
     assert {len(step) for step in _steps(bench, run_id)} <= set(range(1, partitions + 1))
 
 
-class _Failing(GreenplumRotation):
+class _Failing(Rotation):
     """Statements that the server refuses wherever one configuration is among those of a step."""
 
     def step(self, packed: Any, orders: Any) -> Any:

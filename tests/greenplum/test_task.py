@@ -14,8 +14,8 @@ from pace import until as wait_for
 from servers import connected
 
 from cerebro_db.postgres.calls.host import Client
-from cerebro_db.postgres.dialects.greenplum6.training import GreenplumTraining
-from cerebro_db.postgres.dialects.postgresql.training import (
+from cerebro_db.postgres.dialects.segments.training import SegmentTraining
+from cerebro_db.postgres.dialects.statements.orders import (
     HopOrder,
     ScanOrder,
     Statement,
@@ -106,7 +106,7 @@ def test_a_worker_trains_whole_configurations_on_its_segment_to_the_bits_of_hopp
     assert alone == set(range(partitions)), sorted(seen)
 
 
-class Noted(GreenplumTraining):
+class Noted(SegmentTraining):
     """Statements of a run that are remembered.
 
     Args:

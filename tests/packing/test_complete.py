@@ -13,8 +13,8 @@ from cerebro_db.errors import IncompleteRead
 from cerebro_db.packing import pack
 from cerebro_db.packing.request import PackRequest
 from cerebro_db.postgres.dialects.choice import PostgreSQL, dialect_of
-from cerebro_db.postgres.dialects.postgresql.packing import PostgreSQLPacking
-from cerebro_db.postgres.dialects.postgresql.prediction import PostgreSQLPrediction
+from cerebro_db.postgres.dialects.statements.packing import PackingStatements
+from cerebro_db.postgres.dialects.statements.prediction import PredictionStatements
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.tables.completeness import scanned_elsewhere
@@ -24,13 +24,13 @@ from tests.security.conftest import NET
 pytestmark = pytest.mark.not_on_segments(NO_ADDRESSES)
 
 
-class Addressed(PostgreSQLPacking):
+class Addressed(PackingStatements):
     """Takes every table for one whose rows have addresses, as a distributed table looks like one."""
 
     needs_staging = "SELECT false OR %s IS NULL"
 
 
-class Halved(PostgreSQLPrediction):
+class Halved(PredictionStatements):
     """Leaves out rows of each piece."""
 
     def insertion(self, *arguments: Any) -> Any:
@@ -92,7 +92,7 @@ def test_a_prediction_that_misses_rows_is_refused(children: Any, caller: Any, wo
 
 
 def test_addresses_that_reach_fewer_rows_are_refused(children: Any, caller: Any) -> None:
-    class Shorter(PostgreSQLPrediction):
+    class Shorter(PredictionStatements):
         def extent(self, source: Any) -> Any:
             return "SELECT 0", []
 

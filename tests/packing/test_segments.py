@@ -15,8 +15,8 @@ from cerebro_db.postgres.calls.gpus import (
     gpu_places,
     places_on_hosts,
 )
-from cerebro_db.postgres.dialects.greenplum6.hosts import GreenplumHosts
-from cerebro_db.postgres.dialects.postgresql.hosts import PostgreSQLHosts, Server
+from cerebro_db.postgres.dialects.segments.hosts import SegmentHosts
+from cerebro_db.postgres.dialects.statements.hosts import Hosts, Server
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.packed import PackedTable
@@ -119,19 +119,19 @@ def packed(kind: str = "r") -> PackedTable:
 
 
 def checked(session: FakeSession, *tables: PackedTable) -> None:
-    check_gpus(cast(Session, session), GreenplumHosts(), tables)
+    check_gpus(cast(Session, session), SegmentHosts(), tables)
 
 
 def test_segments_are_counted_on_each_host() -> None:
     assert places_on_hosts(SERVERS) == {0: 0, 1: 1, 2: 0, 3: 2}
     session = cast(Session, FakeSession([], {}))
-    assert gpu_places(session, GreenplumHosts(), True) == {0: 0, 1: 1, 2: 0, 3: 2}
-    assert gpu_places(session, GreenplumHosts(), False) == {}
-    assert gpu_places(session, PostgreSQLHosts(), True) == {}
+    assert gpu_places(session, SegmentHosts(), True) == {0: 0, 1: 1, 2: 0, 3: 2}
+    assert gpu_places(session, SegmentHosts(), False) == {}
+    assert gpu_places(session, Hosts(), True) == {}
 
 
 def test_a_server_without_segments_needs_a_gpu_of_its_own() -> None:
-    hosts = PostgreSQLHosts()
+    hosts = Hosts()
     there = FakeSession([], {(0, "nvidia"): ["GPU 0"]})
     check_gpus(cast(Session, there), hosts, [packed()])
     slower = FakeSession([], {(0, "tensorflow"): ["GPU 0"]})

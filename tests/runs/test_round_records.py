@@ -21,7 +21,7 @@ from cerebro_db.core.tasks import (
 )
 from cerebro_db.errors import InvalidData, InvalidState
 from cerebro_db.postgres.catalog.records import COLUMNS
-from cerebro_db.postgres.dialects.postgresql.training import made
+from cerebro_db.postgres.dialects.statements.orders import made
 from cerebro_db.protocol import HopFailed, RoundReport, StateMade, StateReport
 from cerebro_db.runs.catalog import RunCatalog
 from cerebro_db.training.peers.updates import from_bytes, to_bytes

@@ -9,7 +9,7 @@ from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, RunFailed
 from cerebro_db.postgres.calls.host import control_session
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql.hosts import LOCALHOST, PostgreSQLHosts, Server
+from cerebro_db.postgres.dialects.statements.hosts import LOCALHOST, Hosts, Server
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.sessions.session import Session
@@ -60,14 +60,14 @@ def write_configuration(
             session.run(f"INSERT INTO {output.sql} VALUES (%s, %s)", row)
 
 
-def servers_of(session: Session, hosts: PostgreSQLHosts) -> list[Server]:
+def servers_of(session: Session, hosts: Hosts) -> list[Server]:
     """All servers of the cluster; none where there are no segments."""
     if hosts.servers is None:
         return []
     return [Server(*row) for row in session.run(hosts.servers)]
 
 
-def hosts_of(session: Session, hosts: PostgreSQLHosts, table: QualifiedName) -> dict[int, str]:
+def hosts_of(session: Session, hosts: Hosts, table: QualifiedName) -> dict[int, str]:
     """The host of each partition of a packed table; nothing where there are no segments."""
     sql = hosts.places_of(table)
     if sql is None:
@@ -77,7 +77,7 @@ def hosts_of(session: Session, hosts: PostgreSQLHosts, table: QualifiedName) -> 
 
 
 def gpus_of_hosts(
-    session: Session, hosts: PostgreSQLHosts, servers: Sequence[Server], source: str
+    session: Session, hosts: Hosts, servers: Sequence[Server], source: str
 ) -> dict[str, list[str]]:
     """GPUs of each host, by its name; an empty list for none.
 
@@ -92,9 +92,7 @@ def gpus_of_hosts(
     return {names[segment]: list(found) for segment, found in rows}
 
 
-def hosts_with_gpus(
-    session: Session, hosts: PostgreSQLHosts, servers: Sequence[Server]
-) -> set[str]:
+def hosts_with_gpus(session: Session, hosts: Hosts, servers: Sequence[Server]) -> set[str]:
     """Hosts where TensorFlow sees any GPU."""
     found = gpus_of_hosts(session, hosts, servers, TENSORFLOW)
     return {name for name, gpus in found.items() if gpus}
@@ -109,7 +107,7 @@ def first_segments(servers: Sequence[Server]) -> dict[int, str]:
     return {segment: name for name, segment in sorted(found.items())}
 
 
-def gpu_places(session: Session, hosts: PostgreSQLHosts, use_gpus: bool) -> dict[int, int]:
+def gpu_places(session: Session, hosts: Hosts, use_gpus: bool) -> dict[int, int]:
     """The place of each segment among those of its host; nothing where no GPU is to be shared."""
     return places_on_hosts(servers_of(session, hosts)) if use_gpus else {}
 
@@ -125,7 +123,7 @@ def places_on_hosts(servers: Sequence[Server]) -> dict[int, int]:
     return places
 
 
-def check_gpus(session: Session, hosts: PostgreSQLHosts, tables: Sequence[PackedTable]) -> None:
+def check_gpus(session: Session, hosts: Hosts, tables: Sequence[PackedTable]) -> None:
     """Refuse to compute on GPUs where the host of the server, or of a segment with rows, has none.
 
     Args:
@@ -155,7 +153,7 @@ def check_gpus(session: Session, hosts: PostgreSQLHosts, tables: Sequence[Packed
     )
 
 
-def _used(session: Session, hosts: PostgreSQLHosts, tables: Sequence[PackedTable]) -> list[Server]:
+def _used(session: Session, hosts: Hosts, tables: Sequence[PackedTable]) -> list[Server]:
     """Segments that have rows of the tables; all of them where a view is among these.
 
     Where there are no segments, the server itself.

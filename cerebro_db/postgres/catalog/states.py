@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cerebro_db.postgres.catalog.runs import Catalog
-from cerebro_db.postgres.dialects.postgresql.training import PostgreSQLTraining, StateTables
+from cerebro_db.postgres.dialects.statements.orders import StateTables
+from cerebro_db.postgres.dialects.statements.training import TrainingStatements
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.errors import LOCK_TIMEOUT, StatementFailed
 from cerebro_db.postgres.tables.packed import PackedTable
@@ -70,7 +71,7 @@ class StateStore:
     """
 
     def __init__(
-        self, tables: StateTables, configurations: int, catalog: Catalog, sql: PostgreSQLTraining
+        self, tables: StateTables, configurations: int, catalog: Catalog, sql: TrainingStatements
     ) -> None:
         self._names, self._catalog, self._sql = tables, catalog, sql
         self.expect(configurations)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from cerebro_db.postgres.dialects.greenplum6.dialect import Greenplum6
-from cerebro_db.postgres.dialects.greenplum6.packing import GreenplumPacking as SpreadPacking
-from cerebro_db.postgres.dialects.greenplum6.prediction import (
-    GreenplumPrediction as SpreadPrediction,
-)
 from cerebro_db.postgres.dialects.postgresql.dialect import PostgreSQL
 
 __all__ = [
@@ -14,8 +10,6 @@ __all__ = [
     "DIALECTS",
     "IDENTITY",
     "PostgreSQL",
-    "SpreadPacking",
-    "SpreadPrediction",
     "dialect_of",
 ]
 

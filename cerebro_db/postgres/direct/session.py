@@ -28,7 +28,7 @@ from cerebro_db.errors import (
 )
 from cerebro_db.postgres.calls.settings import beginning
 from cerebro_db.postgres.dialects.choice import IDENTITY, dialect_of
-from cerebro_db.postgres.dialects.postgresql.direct import PostgreSQLDirect
+from cerebro_db.postgres.dialects.statements.direct import DirectStatements
 from cerebro_db.postgres.direct.board import channel_of_driver, channel_of_worker
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.sessions import binary
@@ -437,7 +437,7 @@ class DirectSession:
         return str(info.host), str(info.port), str(info.dbname)
 
     @property
-    def sql(self) -> PostgreSQLDirect:
+    def sql(self) -> DirectStatements:
         """Statements of the server."""
         return self._dialect.direct
 

@@ -19,7 +19,7 @@ from cerebro_db.postgres.catalog.runs import Catalog, StoredRun
 from cerebro_db.postgres.catalog.states import StateStore
 from cerebro_db.postgres.catalog.trials import search_of
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql.training import StateTables
+from cerebro_db.postgres.dialects.statements.orders import StateTables
 from cerebro_db.postgres.sessions.locks import transaction
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.sessions.session import Session

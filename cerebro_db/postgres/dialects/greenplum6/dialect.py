@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cerebro_db.postgres.dialects.greenplum6.direct import GreenplumDirect
-from cerebro_db.postgres.dialects.greenplum6.hosts import REPLICATE_CATALOG, GreenplumHosts
-from cerebro_db.postgres.dialects.greenplum6.packing import GreenplumPacking
-from cerebro_db.postgres.dialects.greenplum6.prediction import GreenplumPrediction
-from cerebro_db.postgres.dialects.greenplum6.rotation import GreenplumRotation
-from cerebro_db.postgres.dialects.greenplum6.training import GreenplumTraining
 from cerebro_db.postgres.dialects.postgresql.dialect import PostgreSQL
-from cerebro_db.postgres.dialects.postgresql.training import RotationStatements
+from cerebro_db.postgres.dialects.segments.direct import SegmentDirect
+from cerebro_db.postgres.dialects.segments.hosts import REPLICATE_CATALOG, SegmentHosts
+from cerebro_db.postgres.dialects.segments.packing import SegmentPacking
+from cerebro_db.postgres.dialects.segments.prediction import SegmentPrediction
+from cerebro_db.postgres.dialects.segments.rotation import Rotation
+from cerebro_db.postgres.dialects.segments.training import SegmentTraining
 
 # Of a server whose tables are spread over segments; the same server may run alone, without any. It is
 # asked in sessions with any search_path.
@@ -43,11 +42,11 @@ class Greenplum6(PostgreSQL):
     anywhere = " DISTRIBUTED RANDOMLY"
     after_migration = REPLICATE_CATALOG
 
-    hosts = GreenplumHosts()
-    packing = GreenplumPacking()
-    training = GreenplumTraining()
-    direct = GreenplumDirect()
-    rotation: RotationStatements | None = GreenplumRotation()
+    hosts = SegmentHosts()
+    packing = SegmentPacking()
+    training = SegmentTraining()
+    direct = SegmentDirect()
+    rotation: Rotation | None = Rotation()
 
     queues_statements = True
     held_locks = f"{PostgreSQL.held_locks} AND l.gp_segment_id = -1"
@@ -64,7 +63,7 @@ class Greenplum6(PostgreSQL):
 
     def __init__(self, server_version: int) -> None:
         super().__init__(server_version)
-        self.prediction = GreenplumPrediction(server_version)
+        self.prediction = SegmentPrediction(server_version)
 
     def session_settings(self) -> list[str]:
         """Statements that make a session fit for work of any length."""

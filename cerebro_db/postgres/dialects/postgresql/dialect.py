@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cerebro_db.postgres.dialects.postgresql.direct import PostgreSQLDirect
-from cerebro_db.postgres.dialects.postgresql.hosts import PostgreSQLHosts
-from cerebro_db.postgres.dialects.postgresql.packing import PostgreSQLPacking
-from cerebro_db.postgres.dialects.postgresql.prediction import PostgreSQLPrediction
-from cerebro_db.postgres.dialects.postgresql.training import (
-    PostgreSQLTraining,
-    RotationStatements,
-)
+from cerebro_db.postgres.dialects.segments.rotation import Rotation
+from cerebro_db.postgres.dialects.statements.direct import DirectStatements
+from cerebro_db.postgres.dialects.statements.hosts import Hosts
+from cerebro_db.postgres.dialects.statements.packing import PackingStatements
+from cerebro_db.postgres.dialects.statements.prediction import PredictionStatements
+from cerebro_db.postgres.dialects.statements.training import TrainingStatements
 
 BLOCKING_PIDS_SINCE = 90600
 SESSION_CHECKS_SINCE = 140000
@@ -66,12 +64,12 @@ class PostgreSQL:
     # PL/pgSQL after each migration.
     after_migration = ""
 
-    hosts = PostgreSQLHosts()
-    packing = PostgreSQLPacking()
-    training = PostgreSQLTraining()
-    direct = PostgreSQLDirect()
+    hosts = Hosts()
+    packing = PackingStatements()
+    training = TrainingStatements()
+    direct = DirectStatements()
     # Where one statement can train on all partitions at once.
-    rotation: RotationStatements | None = None
+    rotation: Rotation | None = None
     # Whether it may run so many statements of a role at a time only.
     queues_statements = False
 
@@ -106,7 +104,7 @@ class PostgreSQL:
 
     def __init__(self, server_version: int) -> None:
         self.server_version = server_version
-        self.prediction = PostgreSQLPrediction(server_version)
+        self.prediction = PredictionStatements(server_version)
         if server_version < BLOCKING_PIDS_SINCE:
             self.blockers = None
 

@@ -13,22 +13,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cerebro_db.columns.inputs import sent_array
-from cerebro_db.postgres.dialects.greenplum6.packing import GreenplumPacking
-from cerebro_db.postgres.dialects.postgresql.prediction import (
-    PackedSource,
-    PostgreSQLPrediction,
-    RowSource,
-    Source,
-    Statement,
-    StoredModel,
-    left_out_rows,
-)
-from cerebro_db.postgres.dialects.postgresql.prediction_answers import (
+from cerebro_db.postgres.dialects.segments.packing import SegmentPacking
+from cerebro_db.postgres.dialects.statements.answers import (
     Answer,
     Classes,
     Several,
     Values,
     estimate,
+)
+from cerebro_db.postgres.dialects.statements.orders import Statement
+from cerebro_db.postgres.dialects.statements.prediction import (
+    PredictionStatements,
+    left_out_rows,
+)
+from cerebro_db.postgres.dialects.statements.sources import (
+    PackedSource,
+    RowSource,
+    Source,
+    StoredModel,
 )
 from cerebro_db.postgres.names import QualifiedName, quote
 
@@ -54,27 +56,20 @@ class Brought:
     task: str
 
 
-class GreenplumPrediction(PostgreSQLPrediction):
+class SegmentPrediction(PredictionStatements):
     """Texts of the statements."""
 
     in_one_statement = True
     begin = "BEGIN"
-    segment_keys = GreenplumPacking.segment_keys
+    segment_keys = SegmentPacking.segment_keys
     # There is no order in which rows would have numbers.
     row_number, first_row = "NULL::bigint", "f.id NULLS FIRST"
-
-    @property
-    def spread(self) -> GreenplumPrediction:
-        """These statements, as rows are spread over segments."""
-        return self
 
     def create(self, table: QualifiedName, source: Source, columns: str, unfinished: bool) -> str:
         """The table of predictions, empty: a row lies where its id says, as it does elsewhere."""
         text = super().create(table, source, columns, unfinished)
         if not isinstance(source, PackedSource):
             return text
-        if isinstance(source, RowSource) and not source.comparable:  # nor is there a hash of them
-            return text.replace("; COMMENT", " DISTRIBUTED RANDOMLY; COMMENT", 1)
         ids = ", ".join(quote(name) for name, _ in source.ids)
         return text.replace("; COMMENT", f" DISTRIBUTED BY ({ids}); COMMENT", 1)
 

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cerebro_db.columns.inputs import sent_array
-from cerebro_db.postgres.dialects.postgresql import packing_extras
-from cerebro_db.postgres.dialects.postgresql.packing import (
-    PostgreSQLPacking,
+from cerebro_db.postgres.dialects.statements import packing_extras
+from cerebro_db.postgres.dialects.statements.packing import (
+    PackingStatements,
     SourceScan,
     classes_join,
     concatenated,
     label,
 )
-from cerebro_db.postgres.dialects.postgresql.packing_extras import FAULTS_SHOWN
+from cerebro_db.postgres.dialects.statements.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.names import QualifiedName, quote
 
 # The column by which packed rows are distributed: one value for each segment.
@@ -50,7 +50,7 @@ class Spreading:
     buffer_size: int
 
 
-class GreenplumPacking(PostgreSQLPacking):
+class SegmentPacking(PackingStatements):
     """Texts of the statements, each with the parameters that its docstring names."""
 
     in_one_statement = True
@@ -85,11 +85,6 @@ class GreenplumPacking(PostgreSQLPacking):
            OR NOT pg_catalog.has_table_privilege(c.oid, 'SELECT')
       FROM pg_catalog.pg_class c WHERE c.oid = pg_catalog.to_regclass(%s)
     """
-
-    @property
-    def spread(self) -> GreenplumPacking:
-        """These statements, as rows are spread over segments."""
-        return self
 
     def copy(self, source: QualifiedName, columns: Sequence[str]) -> tuple[str, QualifiedName]:
         """Copy what has no addresses; and the name of the copy."""

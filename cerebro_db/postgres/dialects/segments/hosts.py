@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cerebro_db.errors import InstallationFailed
-from cerebro_db.postgres.dialects.postgresql.hosts import PostgreSQLHosts, Rows
+from cerebro_db.postgres.dialects.statements.hosts import Hosts, Rows
 from cerebro_db.postgres.names import QualifiedName
 
 # Every segment has a copy of the catalog: triggers can look into it there, and any columns can be unique.
@@ -80,7 +80,7 @@ _STATEMENTS_BESIDE_WORKERS = 2
 _PRIORITY = "SELECT pg_catalog.current_setting('gp_segworker_relative_priority')::integer"
 
 
-class GreenplumHosts(PostgreSQLHosts):
+class SegmentHosts(Hosts):
     """Hosts of segments."""
 
     servers = """

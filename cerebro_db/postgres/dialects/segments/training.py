@@ -13,17 +13,19 @@ from types import MappingProxyType
 from typing import Any
 
 from cerebro_db.errors import WrongObjectType
-from cerebro_db.postgres.dialects.postgresql.training import (
+from cerebro_db.postgres.dialects.statements.orders import (
+    AverageOrder,
+    HopOrder,
+    ScanOrder,
+    Statement,
+    StateTables,
+)
+from cerebro_db.postgres.dialects.statements.training import (
     FIRST_ROW,
     LEFT,
     TASK,
     TRAINED,
-    AverageOrder,
-    HopOrder,
-    PostgreSQLTraining,
-    ScanOrder,
-    Statement,
-    StateTables,
+    TrainingStatements,
     columns_of,
     same_table,
     weights_of,
@@ -32,7 +34,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.tables.packed import PackedTable, PartitionInfo
 
 
-class GreenplumTraining(PostgreSQLTraining):
+class SegmentTraining(TrainingStatements):
     """Statements of a run where each partition is the rows of one segment."""
 
     binds_workers = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cerebro_db.postgres.dialects.postgresql.training import HopOrder, Statement
+from cerebro_db.postgres.dialects.statements.orders import HopOrder, Statement
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.binary import Value
 from cerebro_db.postgres.tables.packed import PackedTable
@@ -15,7 +15,7 @@ Goal = tuple[int | None, int | None]
 Chunk = tuple[int, bytes, str | None]
 
 
-class PostgreSQLDirect:
+class DirectStatements:
     """Statements of a direct worker."""
 
     # Statements that a session begins with, beside those of any other.

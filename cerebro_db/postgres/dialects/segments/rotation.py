@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cerebro_db.postgres.dialects.greenplum6.training import (
+from cerebro_db.postgres.dialects.segments.training import (
     PREPARATION,
     SCANNED,
     by_key,
@@ -20,13 +20,11 @@ from cerebro_db.postgres.dialects.greenplum6.training import (
     segment_after,
     segment_key_of,
 )
-from cerebro_db.postgres.dialects.postgresql.training import (
+from cerebro_db.postgres.dialects.statements.orders import HopOrder, ScanOrder, Statement
+from cerebro_db.postgres.dialects.statements.training import (
     LEFT,
     PLACE_IN_ORDER,
     PLACE_SHUFFLED,
-    HopOrder,
-    ScanOrder,
-    Statement,
     columns_of,
     same_table,
     weights_of,
@@ -35,7 +33,7 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.tables.packed import PackedTable
 
 
-class GreenplumRotation:
+class Rotation:
     """Statements of a run whose hops are made in steps."""
 
     def step(self, packed: PackedTable, orders: Sequence[HopOrder]) -> Statement:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Statement = tuple[str, list[Any]]
+from cerebro_db.postgres.dialects.statements.orders import Statement
 
 CLASS_COLUMNS = "class_value text, prob double precision, rank integer"
 VALUE_COLUMNS = "estimated double precision"

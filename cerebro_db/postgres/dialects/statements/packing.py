@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cerebro_db.columns.inputs import Input, array_fault, array_shape, sent_array
 from cerebro_db.columns.numbers import FLOAT32_LIMIT
-from cerebro_db.postgres.dialects.postgresql import packing_extras
-from cerebro_db.postgres.dialects.postgresql.packing_extras import (
+from cerebro_db.postgres.dialects.statements import packing_extras
+from cerebro_db.postgres.dialects.statements.packing_extras import (
     EQUALS,
     FAULTS_SHOWN,
     Extra,
@@ -21,9 +20,6 @@ from cerebro_db.postgres.dialects.postgresql.packing_extras import (
 )
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.tables.kinds import BUILD_SUFFIX, PACKED, PACKINGS
-
-if TYPE_CHECKING:
-    from cerebro_db.postgres.dialects.greenplum6.packing import GreenplumPacking
 
 # Blocks whose row addresses are fetched at once: their text stays far below a gigabyte.
 BLOCKS_PER_FETCH = 131_072
@@ -79,7 +75,7 @@ class SourceScan:
         return self.input.value("s")
 
 
-class PostgreSQLPacking:
+class PackingStatements:
     """Texts of the statements, each with the parameters that its docstring names."""
 
     # Whether the rows are spread over segments, or fetched by their addresses.
@@ -123,11 +119,6 @@ class PostgreSQLPacking:
       FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
      WHERE n.nspname = %s AND c.relname = %s
     """
-
-    @property
-    def spread(self) -> GreenplumPacking | None:
-        """These statements where rows are spread over segments, None elsewhere."""
-        return None
 
     def stage(
         self,

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cerebro_db.postgres.dialects.greenplum6.training import (
+from cerebro_db.postgres.dialects.segments.training import (
     COPY,
     partition_of,
     segment_after,
     segment_key_of,
 )
-from cerebro_db.postgres.dialects.postgresql.direct import Chunk, Goal, PostgreSQLDirect
-from cerebro_db.postgres.dialects.postgresql.training import HopOrder, Statement
+from cerebro_db.postgres.dialects.statements.direct import Chunk, DirectStatements, Goal
+from cerebro_db.postgres.dialects.statements.orders import HopOrder, Statement
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.binary import Value
 from cerebro_db.postgres.tables.packed import PackedTable
 
 
-class GreenplumDirect(PostgreSQLDirect):
+class SegmentDirect(DirectStatements):
     """Statements of a direct worker where states and partitions lie on segments: one of them answers, or takes a state."""
 
     # Statistics of a table would be locked until the transaction that brings a state ends.
     settings: tuple[str, ...] = ("SET gp_autostats_mode = none",)
-    state_columns = f"segment_key, {PostgreSQLDirect.state_columns}"
+    state_columns = f"segment_key, {DirectStatements.state_columns}"
 
     def place(self, packed: PackedTable, partition_key: int) -> int | None:
         """Segment key of a partition."""

@@ -43,7 +43,7 @@ class Server:
         return f"{'a' if self.role == 'p' else 'the mirror of'} segment {self.content}"
 
 
-class PostgreSQLHosts:
+class Hosts:
     """Texts of the statements."""
 
     # All servers of the cluster, as of Server; None where there are no segments.
