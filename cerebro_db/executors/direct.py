@@ -293,7 +293,7 @@ def _failure(error: CerebroError) -> Failure:
 
 def _order_of(resources: RunResources, order: HopOrder, passes: int) -> Order:
     """An order of values only, of which a worker makes statements of its own."""
-    packed, direct = resources.tables[TRAINING], resources.dialect.direct
+    packed, training = resources.tables[TRAINING], resources.dialect.training
     assert order.target is not None
     return Order(
         run_id=order.run_id,
@@ -303,8 +303,8 @@ def _order_of(resources: RunResources, order: HopOrder, passes: int) -> Order:
         partition_key=order.partition_key,
         version=order.version,
         makes=order.makes,
-        place=direct.place(packed, order.partition_key),
-        goals=direct.goals(packed, order),
+        segment_key=training.segment_of(packed, order.partition_key),
+        goals=training.goals(packed, order),
         task=order.task,
         salt=order.salt,
         passes=passes,

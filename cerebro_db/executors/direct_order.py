@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.postgres.dialects.statements.direct import Goal
+from cerebro_db.postgres.dialects.statements.orders import Goal
 from cerebro_db.postgres.dialects.statements.training import columns_of_names
 from cerebro_db.postgres.direct.session import DirectRun
 from cerebro_db.postgres.names import STATES_SCHEMA, QualifiedName
@@ -30,7 +30,7 @@ class Order(Wire, frozen=True, kw_only=True):
         mst_key, epoch, position, partition_key: of the plan.
         version: of the state before.
         makes: version of the state afterwards.
-        place: of the partition and of the state before, as ``place`` of the server's statements tells it.
+        segment_key: of the partition and of the state before; None without segments.
         goals: where the state is left.
         task: JSON for the trainer.
         salt: what places the buffers; None leaves them in the order of their ids.
@@ -51,7 +51,7 @@ class Order(Wire, frozen=True, kw_only=True):
     partition_key: _Number
     version: Annotated[int, Meta(ge=0)]
     makes: int
-    place: _Number | None
+    segment_key: _Number | None
     goals: Annotated[list[Goal], Meta(min_length=1)]
     task: str
     salt: str | None

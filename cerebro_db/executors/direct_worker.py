@@ -149,7 +149,7 @@ class DirectWorker:
         if not self._has_joined:
             self._tell(f"worker {worker_id} waits for the driver of run {run.run_id}")
         self._has_joined = True
-        owner = ["direct worker", *session.place, run.owner]
+        owner = ["direct worker", *session.address, run.owner]
         trainer = DirectTrainer(self._installation, owner, lambda: self._listen(session))
         try:
             trainer.start(self._threads(run), self._options.use_gpus)
@@ -311,14 +311,19 @@ class DirectWorker:
             weights = session.weights(order.run_id, order.weights_of)
         yield Row(BEGIN, task=order.task, weights=weights)
         if (source := order.source_table) is not None:
-            for chunk in session.state(source, order.mst_key, order.version, order.place):
+            for chunk in session.state(source, order.mst_key, order.version, order.segment_key):
                 yield Row(STATE, state=chunk)
         if f"{TRAINING}/{order.partition_key}" in trainer.kept:
             return
         for subepoch, batch in order.batches(cache_bytes):
             self._listen(session)
             read = session.buffers(
-                order.packed, order.columns, order.partition_key, batch, order.place, order.oid
+                order.packed,
+                order.columns,
+                order.partition_key,
+                batch,
+                order.segment_key,
+                order.oid,
             )
             for buffer_id in batch:
                 yield Row(

@@ -24,7 +24,7 @@ RUN = DirectRun(7, "ann", "running", "hopper", f"run_{'0' * 32}", 1, {})
 TASK = json.dumps({"buffers": {"ids": [3, 0, 1, 2], "rows": [10, 10, 10, 5]}})
 GIVEN = {
     "run_id": 7, "mst_key": 1, "epoch": 2, "position": 0, "partition_key": 3, "worker": 1, "version": 4,
-    "makes": 5, "place": None, "goals": [[None, None]], "waited": 0.5, "task": TASK, "salt": "s", "passes": 2,
+    "makes": 5, "segment_key": None, "goals": [[None, None]], "waited": 0.5, "task": TASK, "salt": "s", "passes": 2,
     "weights_of": None, "source": f"{RUN.states}_1", "target": f"{RUN.states}_2",
     "packed": {"schema": "s", "name": 'a"b'}, "oid": 2**31, "inputs": ["x"], "targets": ["y"], "row_bytes": 2**20, "rows": 35,
 }  # fmt: skip
@@ -58,7 +58,7 @@ def test_buffers_come_in_the_order_of_the_statement_of_a_hop() -> None:
         {"inputs": []},
         {"mst_key": "1"},
         {"salt": 1},
-        {"place": "1"},
+        {"segment_key": "1"},
         {"goals": []},
         {"goals": [[1]]},
         {"goals": [["1", None]]},

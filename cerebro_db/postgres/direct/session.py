@@ -344,10 +344,10 @@ class DirectSession:
 
     # -- data ------------------------------------------------------------------------
     def state(
-        self, table: QualifiedName, mst_key: int, version: int, place: int | None
+        self, table: QualifiedName, mst_key: int, version: int, segment_key: int | None
     ) -> list[bytes]:
-        """The chunks of a state, in their order; of its copy at a place."""
-        found = self._copy_out(*self.sql.state(table, mst_key, version, place))
+        """The chunks of a state, in their order; of its copy on a segment."""
+        found = self._copy_out(*self.sql.state(table, mst_key, version, segment_key))
         return [value for (value,) in found if value is not None]
 
     def weights(self, run_id: int, model_id: int) -> bytes | None:
@@ -364,7 +364,7 @@ class DirectSession:
         columns: dict[str, str],
         partition_key: int,
         buffer_ids: Sequence[int],
-        place: int | None,
+        segment_key: int | None,
         oid: int | None = None,
     ) -> dict[int, list[Any]]:
         """Buffers of a partition: features, their shape, targets, their shape, by buffer_id.
@@ -374,14 +374,14 @@ class DirectSession:
             columns: as ``columns_of`` tells them.
             partition_key: of the partition.
             buffer_ids: which of them.
-            place: of the partition.
+            segment_key: of the partition; None without segments.
             oid: of the table that is meant.
 
         Raises:
             InvalidData: some of them are not there.
         """
         found = self._copy_out(
-            *self.sql.buffers(table, columns, partition_key, buffer_ids, place, oid)
+            *self.sql.buffers(table, columns, partition_key, buffer_ids, segment_key, oid)
         )
         read = {
             int.from_bytes(number or b"", "big"): [
@@ -431,7 +431,7 @@ class DirectSession:
         self._connection.close()
 
     @property
-    def place(self) -> tuple[str, str, str]:
+    def address(self) -> tuple[str, str, str]:
         """Host, port and database."""
         info = self._connection.info
         return str(info.host), str(info.port), str(info.dbname)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from cerebro_db.postgres.dialects.postgresql.dialect import PostgreSQL
-from cerebro_db.postgres.dialects.segments.direct import SegmentDirect
 from cerebro_db.postgres.dialects.segments.hosts import REPLICATE_CATALOG, SegmentHosts
 from cerebro_db.postgres.dialects.segments.packing import SegmentPacking
 from cerebro_db.postgres.dialects.segments.prediction import SegmentPrediction
@@ -45,7 +44,6 @@ class Greenplum6(PostgreSQL):
     hosts = SegmentHosts()
     packing = SegmentPacking()
     training = SegmentTraining()
-    direct = SegmentDirect()
     rotation: Rotation | None = Rotation()
 
     queues_statements = True

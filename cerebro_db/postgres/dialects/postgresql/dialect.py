@@ -67,7 +67,6 @@ class PostgreSQL:
     hosts = Hosts()
     packing = PackingStatements()
     training = TrainingStatements()
-    direct = DirectStatements()
     # Where one statement can train on all partitions at once.
     rotation: Rotation | None = None
     # Whether it may run so many statements of a role at a time only.
@@ -107,6 +106,11 @@ class PostgreSQL:
         self.prediction = PredictionStatements(server_version)
         if server_version < BLOCKING_PIDS_SINCE:
             self.blockers = None
+
+    @property
+    def direct(self) -> DirectStatements:
+        """Statements of direct workers."""
+        return DirectStatements(self.training)
 
     def session_settings(self) -> list[str]:
         """Statements that make a session fit for work of any length."""

@@ -10,14 +10,13 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cerebro_db.columns.inputs import sent_array
-from cerebro_db.postgres.dialects.statements import packing_extras
 from cerebro_db.postgres.dialects.statements.packing import (
     PackingStatements,
     SourceScan,
-    classes_join,
-    concatenated,
-    label,
+    filled_columns,
+    filled_values,
+    gathered_rows,
+    joined_classes,
 )
 from cerebro_db.postgres.dialects.statements.packing_extras import FAULTS_SHOWN
 from cerebro_db.postgres.names import QualifiedName, quote
@@ -54,6 +53,8 @@ class SegmentPacking(PackingStatements):
     """Texts of the statements, each with the parameters that its docstring names."""
 
     in_one_statement = True
+    _segment = f"{SEGMENT_KEY} integer NOT NULL, "
+    _distributed = f" DISTRIBUTED BY ({SEGMENT_KEY})"
     row_order = "s.cerebro_place"
     row_address = "pg_catalog.encode(s.cerebro_place, 'hex')"
     staged = STAGE
@@ -156,20 +157,6 @@ class SegmentPacking(PackingStatements):
     DISTRIBUTED BY (cerebro_key)
     """
 
-    def create(self, table: QualifiedName, features: str, target: str) -> str:
-        """The packed table, empty and under a name that says it is not finished."""
-        data, labels = quote(features), quote(target)
-        return (
-            f"CREATE TABLE {table.sql} ({SEGMENT_KEY} integer NOT NULL, "
-            f"partition_key integer NOT NULL, buffer_id integer NOT NULL, "
-            f"num_rows integer NOT NULL, "
-            f"{data} bytea NOT NULL, {quote(features + '_shape')} integer[] NOT NULL, "
-            f"{labels} bytea NOT NULL, {quote(target + '_shape')} integer[] NOT NULL) "
-            f"DISTRIBUTED BY ({SEGMENT_KEY}); "
-            f"ALTER TABLE {table.sql} ALTER {data} SET STORAGE EXTERNAL, "
-            f"ALTER {labels} SET STORAGE EXTERNAL; {self._mark(table)}"
-        )
-
     def primary_key(self) -> str:
         """The columns of the packed table's primary key."""
         return f"{SEGMENT_KEY}, {super().primary_key()}"
@@ -184,35 +171,14 @@ class SegmentPacking(PackingStatements):
         classes the id of NULL, then those of the extras, and all class values, then those of the
         extras.
         """
-        labels = scan.class_type is not None
-        x, y, w = scan.origins
-        packed = (
-            "cerebro._pack_labels(r.y, r.keys, NULL)"
-            if labels
-            else f"cerebro._pack_arrays(r.y, r.keys, NULL, %s::integer[], 1.0, {y.arguments})"
-        )
-        weights = "NULL::bytea"
-        if scan.weight is not None:
-            weights = concatenated(sent_array(f"ARRAY[{scan.weight}]"))
-            column = f"cerebro._pack_arrays(r.w, r.keys, NULL, ARRAY[1], 1.0, {w.arguments})"
-            packed = f"cerebro._pack_weights({packed}, {column}, r.n)"
-        names = ", ".join(quote(name + part) for name in columns for part in ("", "_shape"))
-        names += packing_extras.names(scan.extras)
         position = "pg_catalog.int4send(s.cerebro_position::integer) || '\\x0000'::bytea"
         return f"""
-        INSERT INTO {table.sql} ({SEGMENT_KEY}, partition_key, buffer_id, num_rows, {names})
+        INSERT INTO {table.sql} ({SEGMENT_KEY}, partition_key, buffer_id, num_rows, {filled_columns(scan, columns)})
         SELECT r.segment_key, r.partition_key, r.buffer_id, r.n,
-               cerebro._pack_arrays(r.x, r.keys, NULL, %s::integer[], %s, {x.arguments}),
-               r.n || %s::integer[], {packed}, r.n || %s::integer[]
-               {packing_extras.packed(scan.extras, "NULL")}
+               {filled_values(scan, "NULL", "%s::integer[]")}
           FROM (SELECT s.segment_key, s.partition_key, s.buffer_id,
-                       pg_catalog.count(*)::integer AS n,
-                       {concatenated(position)} AS keys,
-                       {concatenated(scan.sent)} AS x,
-                       {concatenated(label(scan.target) if labels else sent_array(scan.target))} AS y,
-                       {weights} AS w{packing_extras.gathered(scan.extras)}
-                  FROM ({_placed(spreading)}) s {classes_join(scan) if labels else ""}
-                       {packing_extras.joins(scan.extras)}
+                       {gathered_rows(scan, position)}
+                  FROM ({_placed(spreading)}) s {joined_classes(scan)}
                  GROUP BY 1, 2, 3) r
         """
 

@@ -65,13 +65,11 @@ class SegmentPrediction(PredictionStatements):
     # There is no order in which rows would have numbers.
     row_number, first_row = "NULL::bigint", "f.id NULLS FIRST"
 
-    def create(self, table: QualifiedName, source: Source, columns: str, unfinished: bool) -> str:
-        """The table of predictions, empty: a row lies where its id says, as it does elsewhere."""
-        text = super().create(table, source, columns, unfinished)
+    def _distributed(self, source: Source) -> str:
+        """Predictions of packed rows lie where their ids say; others where the server puts them."""
         if not isinstance(source, PackedSource):
-            return text
-        ids = ", ".join(quote(name) for name, _ in source.ids)
-        return text.replace("; COMMENT", f" DISTRIBUTED BY ({ids}); COMMENT", 1)
+            return ""
+        return f" DISTRIBUTED BY ({', '.join(quote(name) for name, _ in source.ids)})"
 
     # Parameters: keys that lie on different segments, one on each; the preparation of a worker.
     stage = f"""

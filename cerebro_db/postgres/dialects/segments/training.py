@@ -15,10 +15,10 @@ from typing import Any
 from cerebro_db.errors import WrongObjectType
 from cerebro_db.postgres.dialects.statements.orders import (
     AverageOrder,
+    Goal,
     HopOrder,
     ScanOrder,
     Statement,
-    StateTables,
 )
 from cerebro_db.postgres.dialects.statements.training import (
     FIRST_ROW,
@@ -38,25 +38,15 @@ class SegmentTraining(TrainingStatements):
     """Statements of a run where each partition is the rows of one segment."""
 
     binds_workers = True
+    # No statistics are collected of what is written: the states of a scan, or a state whose table they would lock.
+    settings = ("SET gp_autostats_mode = none",)
     most_hops = 16
     _segment, _distributed = "segment_key", " DISTRIBUTED BY (segment_key)"
+    _original = "coalesce(s.partition_key, 0) >= 0"
 
     def together(self, column: str) -> str:
         """End of CREATE TABLE that puts all rows of a key on one segment."""
         return f" DISTRIBUTED BY ({column})"
-
-    def worker_settings(self, states: StateTables) -> str:
-        """Settings of a worker's session; no statistics are collected of what it writes, such as the states of a scan."""
-        return f"{super().worker_settings(states)}; SET gp_autostats_mode = none"
-
-    def contents(self, table: QualifiedName) -> str:
-        """The states in a table: mst_key, version, bytes; what failed in a rotation is none."""
-        # OFFSET 0 has the lengths taken where the states lie, whatever a planner thinks of that.
-        return (
-            "SELECT q.mst_key, q.version, pg_catalog.sum(q.bytes)::bigint FROM (SELECT s.mst_key, "
-            f"s.version, pg_catalog.octet_length(s.state) AS bytes FROM {table.sql} s "
-            f"WHERE s.chunk >= 0 AND {ORIGINAL} OFFSET 0) AS q GROUP BY 1, 2"
-        )
 
     def begin_states(
         self,
@@ -85,24 +75,6 @@ class SegmentTraining(TrainingStatements):
         segments = [segment_key_of(partition_of(packed, key)) for _, key, _ in places]
         keys, marks = [key for key, _, _ in places], [mark for _, _, mark in places]
         return sql, [version, keys, segments, marks]
-
-    def clone_state(
-        self,
-        source: QualifiedName,
-        target: QualifiedName,
-        state: tuple[int, int],
-        mst_key: int,
-        packed: PackedTable,
-        partition_key: int,
-    ) -> Statement:
-        """Copy a state to the segment where the copy is trained first."""
-        sql = (
-            f"INSERT INTO {target.sql} (segment_key, mst_key, version, chunk, partition_key, state) "
-            f"SELECT %s, %s, 0, s.chunk, %s, s.state FROM {source.sql} s "
-            f"WHERE s.mst_key = %s AND s.version = %s AND {ORIGINAL}"
-        )
-        place = segment_key_of(partition_of(packed, partition_key))
-        return sql, [place, mst_key, partition_key, *state]
 
     def call(
         self,
@@ -135,16 +107,11 @@ class SegmentTraining(TrainingStatements):
 
         It may be needed on several segments: all but one of the states are copies then.
         """
-        rows, parameters = self._rows_of_hop(packed, order)
-        trained = self._trained(order, rows)
         if not order.others:
-            sql = _HOP.format(states=order.into, trained=trained, left=LEFT)
-            goal = segment_after(packed, order)
-            return sql, [goal, order.mst_key, order.makes, order.next_partition_key, *parameters]
-        goals = [segment_after(packed, order)]
-        goals += [segment_key_of(partition_of(packed, key)) for key in order.others]
-        marks = [order.next_partition_key, *[COPY] * len(order.others)]
-        sql = _HOP_COPIED.format(states=order.into, trained=trained, left=LEFT)
+            return super().hop(packed, order)
+        rows, parameters = self._rows_of_hop(packed, order)
+        goals, marks = map(list, zip(*self.goals(packed, order), strict=True))
+        sql = _HOP_COPIED.format(states=order.into, trained=self._trained(order, rows), left=LEFT)
         return sql, [order.mst_key, order.makes, goals, marks, *parameters]
 
     def share(self, packed: PackedTable, order: HopOrder) -> Statement:
@@ -170,21 +137,14 @@ class SegmentTraining(TrainingStatements):
             },
         )
 
-    def unrecorded(self, run_id: int, table: QualifiedName, hops_an_epoch: int) -> Statement:
-        """Reports of states in a table whose last hop has no row."""
-        sql, parameters = super().unrecorded(run_id, table, hops_an_epoch)
-        return f"{sql} AND {ORIGINAL}", parameters
-
     def average(self, packed: PackedTable, order: AverageOrder) -> Statement:
         """Average the states of a round on a segment; returns a row for each chunk that comes of it."""
-        states = " UNION ALL ".join(
-            f"SELECT s.mst_key, s.version, s.chunk, s.state FROM {table.sql} s WHERE {ORIGINAL}"
-            for table in order.states
-        )
         here = segment_key_of(partition_of(packed, order.partition_key))
         following = [segment_key_of(partition_of(packed, key)) for key in order.following]
         marks = [*order.following[:1], *[COPY] * len(order.following[1:])]
-        sql = _AVERAGE.format(scanned=SCANNED, states=states, target=order.target.sql)
+        sql = _AVERAGE.format(
+            scanned=SCANNED, states=self._states(order.states), target=order.target.sql
+        )
         return sql, [
             here, list(range(len(order.versions))), order.versions, order.mst_key,
             order.mst_key, order.makes, following or [here], marks or [None], order.weights,
@@ -194,11 +154,6 @@ class SegmentTraining(TrainingStatements):
         """Score many configurations on one partition; returns JSON."""
         partition = partition_of(packed, order.partition_key)
         version = "" if order.versions is None else " AND s.version = t.version"
-        states = " UNION ALL ".join(
-            f"SELECT s.mst_key, {'NULL::int AS ' if order.versions is None else 's.'}version, s.chunk, "
-            f"s.state FROM {table.sql} s{'' if order.versions is None else f' WHERE {ORIGINAL}'}"
-            for table in order.states
-        )
         columns = columns_of(packed)
         table = packed.relation.name.sql
         key = _key_of(order)
@@ -212,7 +167,7 @@ class SegmentTraining(TrainingStatements):
             buffers = _SCAN_BUFFERS.format(packed=table, key=key, same=same, **columns)
         sql = _SCAN.format(
             scanned=SCANNED,
-            states=states,
+            states=self._states(order.states, has_versions=order.versions is not None),
             version=version,
             begin=begin,
             buffers=buffers,
@@ -226,6 +181,17 @@ class SegmentTraining(TrainingStatements):
         parameters: list[Any] = [here, order.mst_keys, versions, order.tasks]
         parameters += [order.preparation or "", *first, order.task, *first]
         return sql, parameters + ([*where, *oid] if order.reads else [])
+
+    def goals(self, packed: PackedTable, order: HopOrder) -> list[Goal]:
+        """Where the state of a hop is left; all but the first are copies."""
+        copies: list[Goal] = [(self.segment_of(packed, key), COPY) for key in order.others]
+        return [*super().goals(packed, order), *copies]
+
+    def segment_of(self, packed: PackedTable, partition_key: int) -> int:
+        return segment_key_of(partition_of(packed, partition_key))
+
+    def _segment_after(self, packed: PackedTable, order: HopOrder) -> int:
+        return segment_after(packed, order)
 
     def _first_rows(self, packed: PackedTable, order: HopOrder) -> Statement:
         """A row that prepares the process, and the one that begins the hop; both are read where the partition is."""
@@ -246,7 +212,7 @@ class SegmentTraining(TrainingStatements):
 
     def _state_is_here(self, packed: PackedTable, order: HopOrder) -> str:
         if order.home is not None:
-            return f"{ORIGINAL} AND "
+            return f"{self._original} AND "
         return f"s.segment_key = {segment_key_of(partition_of(packed, order.partition_key)):d} AND "
 
     def _partition_rows(self, packed: PackedTable, partition_key: int) -> Statement:
@@ -280,7 +246,6 @@ class SegmentTraining(TrainingStatements):
 
 # In place of the partition where a state goes: what is one more copy of it, on another segment.
 COPY = -1
-ORIGINAL = "coalesce(s.partition_key, 0) >= 0"
 
 
 def cases(column: str, keys: Sequence[int], values: Sequence[Statement], kind: str) -> Statement:
@@ -382,14 +347,6 @@ _PREPARED_TASK = "CASE WHEN i.kind = -1 THEN cerebro._with_functions(i.task) ELS
 
 # A row of the partition that is there, once.
 _FIRST_BUFFER = """  FROM {packed} p WHERE p.segment_key = %s AND p.partition_key = %s AND p.buffer_id = %s
-"""
-
-_HOP = """
-INSERT INTO {states} (segment_key, mst_key, version, chunk, partition_key, state, report)
-SELECT %s, %s, %s, (c.saved).chunk, %s, (c.saved).state, (c.saved).report
-  FROM (SELECT cerebro._saved_state(v.token) AS saved
-          FROM ({trained}) AS v) AS c
-RETURNING {left}
 """
 
 # Which segments the state goes to is no join, for the same reason.

@@ -4,57 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cerebro_db.postgres.dialects.statements.orders import HopOrder, Statement
+from cerebro_db.postgres.dialects.statements.orders import Goal, Statement
+from cerebro_db.postgres.dialects.statements.training import TrainingStatements
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.binary import Value
-from cerebro_db.postgres.tables.packed import PackedTable
 
-# A place where a state is left: a segment key, None where there are no segments; and the partition where it goes.
-Goal = tuple[int | None, int | None]
 # A part of a state: number and bytes; the first one has the report of the hop.
 Chunk = tuple[int, bytes, str | None]
 
 
 class DirectStatements:
-    """Statements of a direct worker."""
+    """Statements of a direct worker.
 
-    # Statements that a session begins with, beside those of any other.
-    settings: tuple[str, ...] = ()
-    # Columns of a table of states, as ``state_rows`` has them.
-    state_columns = "mst_key, version, chunk, partition_key, state, report"
+    Args:
+        training: of the same server; it knows on which segment a partition lies.
+    """
 
-    def place(self, packed: PackedTable, partition_key: int) -> int | None:
-        """Segment key of a partition, and of states that are trained on it next; None without segments."""
-        return None
+    def __init__(self, training: TrainingStatements) -> None:
+        self._training = training
 
-    def goals(self, packed: PackedTable, order: HopOrder) -> list[Goal]:
-        """Goals of the state that a hop leaves."""
-        return [(None, order.next_partition_key)]
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Statements that a session begins with, beside those of any other."""
+        return self._training.settings
+
+    @property
+    def state_columns(self) -> str:
+        """Columns of a table of states, as ``state_rows`` has them."""
+        return f"{self._training.state_columns}, report"
 
     def state(
-        self, table: QualifiedName, mst_key: int, version: int, place: int | None
+        self, table: QualifiedName, mst_key: int, version: int, segment_key: int | None
     ) -> Statement:
-        """The chunks of a state, in their order."""
+        """The chunks of a state, in their order; those of its copy on a segment."""
+        here, segment = _on(segment_key, "s")
         sql = (
-            f"SELECT s.state FROM {table.sql} s WHERE s.mst_key = %s AND s.version = %s "
+            f"SELECT s.state FROM {table.sql} s WHERE s.mst_key = %s AND s.version = %s{here} "
             "ORDER BY s.chunk"
         )
-        return sql, [mst_key, version]
+        return sql, [mst_key, version, *segment]
 
     def state_rows(
         self, mst_key: int, version: int, goals: Sequence[Goal], chunks: Sequence[Chunk]
     ) -> Iterator[Sequence[Value]]:
-        """Rows of a state, one for each of its chunks."""
-        ((_, following),) = goals
-        for number, data, report in chunks:
-            yield (
-                mst_key,
-                version,
-                number,
-                following,
-                data,
-                None if report is None else report.encode(),
-            )
+        """Rows of a state, one for each of its chunks and goals; copies, behind the first goal, have no report."""
+        for place, (segment_key, following) in enumerate(goals):
+            segment = () if segment_key is None else (segment_key,)
+            for number, data, report in chunks:
+                own = None if place or report is None else report.encode()
+                yield *segment, mst_key, version, number, following, data, own
 
     def buffers(
         self,
@@ -62,7 +60,7 @@ class DirectStatements:
         columns: dict[str, str],
         partition_key: int,
         buffer_ids: Sequence[int],
-        place: int | None,
+        segment_key: int | None,
         oid: int | None = None,
     ) -> Statement:
         """Buffers of a partition: buffer_id, features, their shape, targets, their shape.
@@ -72,13 +70,19 @@ class DirectStatements:
             columns: as ``columns_of`` tells them.
             partition_key: of the partition.
             buffer_ids: which of them.
-            place: segment key of the partition.
+            segment_key: of the partition; None without segments.
             oid: of the table that is meant, so that another one of its name has no rows; None where rows have none.
         """
+        here, segment = _on(segment_key, "p")
+        same = "" if oid is None else " AND p.tableoid = %s::oid"
         sql = (
             "SELECT p.buffer_id, p.{x}, p.{x_shape}, p.{y}, p.{y_shape} FROM {table} p "
-            "WHERE p.partition_key = %s AND p.buffer_id = ANY (%s::int[])"
-        ).format(table=table.sql, **columns)
-        if oid is None:
-            return sql, [partition_key, list(buffer_ids)]
-        return f"{sql} AND p.tableoid = %s::oid", [partition_key, list(buffer_ids), oid]
+            "WHERE p.partition_key = %s AND p.buffer_id = ANY (%s::int[]){same}{here}"
+        ).format(table=table.sql, same=same, here=here, **columns)
+        oids = [] if oid is None else [oid]
+        return sql, [partition_key, list(buffer_ids), *oids, *segment]
+
+
+def _on(segment_key: int | None, alias: str) -> Statement:
+    """Condition of rows of one segment; none without segments."""
+    return ("", []) if segment_key is None else (f" AND {alias}.segment_key = %s", [segment_key])

@@ -12,6 +12,8 @@ from cerebro_db.postgres.tables.packed import PartitionInfo
 from cerebro_db.protocol import HopFailed, StateMade, StateReport, report_of
 
 Statement = tuple[str, list[Any]]
+# Where a state is left: a segment key, None without segments; and the partition where it goes.
+Goal = tuple[int | None, int | None]
 
 
 @dataclass(frozen=True)

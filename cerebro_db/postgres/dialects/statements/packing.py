@@ -82,6 +82,8 @@ class PackingStatements:
     in_one_statement = False
     # What orders the rows of a scan, and how a row is found again.
     row_order, row_address = "s.ctid", "s.ctid::text"
+    # A column of packed tables that tells where a row lies, and what follows their columns.
+    _segment, _distributed = "", ""
 
     begin_reading = (
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL synchronize_seqscans = off; "
@@ -147,10 +149,11 @@ class PackingStatements:
         data, labels = quote(features), quote(target)
         # Bytes are stored as they are: reading them then costs next to nothing.
         return (
-            f"CREATE TABLE {table.sql} (partition_key integer NOT NULL, "
+            f"CREATE TABLE {table.sql} ({self._segment}partition_key integer NOT NULL, "
             f"buffer_id integer NOT NULL, num_rows integer NOT NULL, "
             f"{data} bytea NOT NULL, {quote(features + '_shape')} integer[] NOT NULL, "
-            f"{labels} bytea NOT NULL, {quote(target + '_shape')} integer[] NOT NULL); "
+            f"{labels} bytea NOT NULL, {quote(target + '_shape')} integer[] NOT NULL)"
+            f"{self._distributed}; "
             f"ALTER TABLE {table.sql} ALTER {data} SET STORAGE EXTERNAL, "
             f"ALTER {labels} SET STORAGE EXTERNAL; {self._mark(table)}"
         )
@@ -228,34 +231,11 @@ class PackingStatements:
         those of the extras, and all class values, then those of the extras; the addresses, the
         positions, the shape of the features.
         """
-        labels = scan.class_type is not None
-        x, y, w = scan.origins
-        packed = (
-            "cerebro._pack_labels(r.y, r.keys, p.positions)"
-            if labels
-            else "cerebro._pack_arrays(r.y, r.keys, p.positions, %s::integer[], 1.0, "
-            f"{y.arguments})"
-        )
-        weights = "NULL::bytea"
-        if scan.weight is not None:
-            weights = concatenated(sent_array(f"ARRAY[{scan.weight}]"))
-            column = f"cerebro._pack_arrays(r.w, r.keys, p.positions, ARRAY[1], 1.0, {w.arguments})"
-            packed = f"cerebro._pack_weights({packed}, {column}, r.n)"
-        names = ", ".join(quote(name + part) for name in columns for part in ("", "_shape"))
-        names += packing_extras.names(scan.extras)
         return f"""
-        INSERT INTO {table.sql} (partition_key, buffer_id, num_rows, {names})
-        SELECT %s, %s, r.n,
-               cerebro._pack_arrays(r.x, r.keys, p.positions, p.shape, %s, {x.arguments}),
-               r.n || p.shape, {packed}, r.n || %s::integer[]
-               {packing_extras.packed(scan.extras, "p.positions")}
-          FROM (SELECT pg_catalog.count(*)::integer AS n,
-                       {concatenated("pg_catalog.tidsend(s.ctid)")} AS keys,
-                       {concatenated(scan.sent)} AS x,
-                       {concatenated(label(scan.target) if labels else sent_array(scan.target))} AS y,
-                       {weights} AS w{packing_extras.gathered(scan.extras)}
-                  FROM ONLY {scan.table.sql} s {classes_join(scan) if labels else ""}
-                       {packing_extras.joins(scan.extras)}
+        INSERT INTO {table.sql} (partition_key, buffer_id, num_rows, {filled_columns(scan, columns)})
+        SELECT %s, %s, r.n, {filled_values(scan, "p.positions", "p.shape")}
+          FROM (SELECT {gathered_rows(scan, "pg_catalog.tidsend(s.ctid)")}
+                  FROM ONLY {scan.table.sql} s {joined_classes(scan)}
                  WHERE s.ctid = ANY (%s::tid[])) r,
                (SELECT %s::bytea AS positions, %s::integer[] AS shape) p
         """
@@ -353,6 +333,54 @@ def one_hot_place(array: str, places: int) -> str:
         "THEN pg_catalog.max(CASE WHEN e.v = 1 THEN e.o - 1 END)::integer ELSE -1 END "
         f"FROM unnest({array}) WITH ORDINALITY AS e(v, o))"
     )
+
+
+def filled_columns(scan: SourceScan, columns: Sequence[str]) -> str:
+    """The columns of a packed table that a buffer is inserted into, behind its keys and number of rows."""
+    names = ", ".join(quote(name + part) for name in columns for part in ("", "_shape"))
+    return names + packing_extras.names(scan.extras)
+
+
+def filled_values(scan: SourceScan, positions: str, shape: str) -> str:
+    """Values of these columns, over the rows ``r`` of a buffer.
+
+    Args:
+        scan: of the source.
+        positions: expression of the order of the rows.
+        shape: expression of the shape of the features.
+    """
+    x, y, w = scan.origins
+    packed = f"cerebro._pack_labels(r.y, r.keys, {positions})"
+    if scan.class_type is None:
+        packed = (
+            f"cerebro._pack_arrays(r.y, r.keys, {positions}, %s::integer[], 1.0, {y.arguments})"
+        )
+    if scan.weight is not None:
+        column = f"cerebro._pack_arrays(r.w, r.keys, {positions}, ARRAY[1], 1.0, {w.arguments})"
+        packed = f"cerebro._pack_weights({packed}, {column}, r.n)"
+    return f"""
+               cerebro._pack_arrays(r.x, r.keys, {positions}, {shape}, %s, {x.arguments}),
+               r.n || {shape}, {packed}, r.n || %s::integer[]
+               {packing_extras.packed(scan.extras, positions)}"""
+
+
+def gathered_rows(scan: SourceScan, key: str) -> str:
+    """Aggregates of the rows ``s`` of a buffer: their number, keys, features, targets, weights, extras."""
+    target = label(scan.target) if scan.class_type is not None else sent_array(scan.target)
+    weights = "NULL::bytea"
+    if scan.weight is not None:
+        weights = concatenated(sent_array(f"ARRAY[{scan.weight}]"))
+    return f"""pg_catalog.count(*)::integer AS n,
+                       {concatenated(key)} AS keys,
+                       {concatenated(scan.sent)} AS x,
+                       {concatenated(target)} AS y,
+                       {weights} AS w{packing_extras.gathered(scan.extras)}"""
+
+
+def joined_classes(scan: SourceScan) -> str:
+    """Class ids beside the rows ``s``, of the target and of extras."""
+    own = classes_join(scan) if scan.class_type is not None else ""
+    return f"{own} {packing_extras.joins(scan.extras)}"
 
 
 def label(target: str) -> str:

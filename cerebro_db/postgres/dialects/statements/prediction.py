@@ -58,9 +58,13 @@ class PredictionStatements:
         ids = ", ".join(f"{quote(name)} {kind.replace('%', '%%')}" for name, kind in source.ids)
         comment = UNFINISHED if unfinished else PREDICTIONS.text()
         return (
-            f"CREATE TABLE {table.sql} ({ids}, class_name text, {columns}); "
+            f"CREATE TABLE {table.sql} ({ids}, class_name text, {columns}){self._distributed(source)}; "
             f"COMMENT ON TABLE {table.sql} IS '{comment}'"
         )
+
+    def _distributed(self, source: Source) -> str:
+        """What follows the columns of a table of predictions."""
+        return ""
 
     def finish(self, table: QualifiedName, output: QualifiedName) -> str:
         """A table that is complete gets its name."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from cerebro_db.postgres.dialects.statements.orders import (
     AverageOrder,
+    Goal,
     HopOrder,
     ScanOrder,
     Statement,
@@ -30,8 +31,12 @@ class TrainingStatements:
     binds_workers = False
     # How many hops of one partition a statement may make.
     most_hops = 1
+    # Further statements that a session begins with which writes states.
+    settings: tuple[str, ...] = ()
     # Columns that tell where a row lies, and what follows the columns of a table.
     _segment, _distributed = "", ""
+    # Condition of the rows of states that are no copies of others, behind an alias ``s``.
+    _original = "true"
 
     def create_states(self, table: QualifiedName, lasting: bool) -> list[str]:
         """A table of states: one row a chunk of a version of a configuration."""
@@ -78,15 +83,17 @@ class TrainingStatements:
             f"SELECT s.mst_key, s.version, s.report FROM {table.sql} s LEFT JOIN cerebro._hops h "
             "ON h.run_id = %s AND h.mst_key = s.mst_key "
             "AND (h.epoch - 1) * %s + h.position + 1 = abs(s.version) "
-            "WHERE s.chunk = 0 AND s.report IS NOT NULL AND h.run_id IS NULL"
+            f"WHERE s.chunk = 0 AND s.report IS NOT NULL AND h.run_id IS NULL AND {self._original}"
         )
         return sql, [run_id, hops_an_epoch]
 
     def contents(self, table: QualifiedName) -> str:
-        """The states in a table: mst_key, version, bytes."""
+        """The states in a table: mst_key, version, bytes; what failed in a rotation is none."""
+        # OFFSET 0 has the lengths taken where the states lie, whatever a planner thinks of that.
         return (
-            "SELECT s.mst_key, s.version, pg_catalog.sum(pg_catalog.octet_length(s.state))::bigint "
-            f"FROM {table.sql} s GROUP BY 1, 2"
+            "SELECT q.mst_key, q.version, pg_catalog.sum(q.bytes)::bigint FROM (SELECT s.mst_key, "
+            f"s.version, pg_catalog.octet_length(s.state) AS bytes FROM {table.sql} s "
+            f"WHERE s.chunk >= 0 AND {self._original} OFFSET 0) AS q GROUP BY 1, 2"
         )
 
     def move(
@@ -150,12 +157,13 @@ class TrainingStatements:
             packed: what is trained on.
             partition_key: where the copy is trained first.
         """
+        goal, segment = self._goal(self.segment_of(packed, partition_key))
         sql = (
-            f"INSERT INTO {target.sql} ({STATE_COLUMNS}) "
-            f"SELECT %s, 0, s.chunk, %s, s.state FROM {source.sql} s "
-            "WHERE s.mst_key = %s AND s.version = %s"
+            f"INSERT INTO {target.sql} ({self.state_columns}) "
+            f"SELECT {goal}%s, 0, s.chunk, %s, s.state FROM {source.sql} s "
+            f"WHERE s.mst_key = %s AND s.version = %s AND {self._original}"
         )
-        return sql, [mst_key, partition_key, *state]
+        return sql, [*segment, mst_key, partition_key, *state]
 
     def call(
         self,
@@ -173,15 +181,21 @@ class TrainingStatements:
 
     def worker_settings(self, states: StateTables) -> str:
         """Settings of a worker's session: where hops may be lost, commits need not be waited for."""
-        return f"SET synchronous_commit = {'on' if states.every_hop else 'off'}"
+        durable = f"SET synchronous_commit = {'on' if states.every_hop else 'off'}"
+        return "; ".join((durable, *self.settings))
 
     def hop(self, packed: PackedTable, order: HopOrder) -> Statement:
         """Train one configuration on one partition, or lead a round; ``made`` reads what it returns."""
         rows, parameters = self._rows_of_hop(packed, order)
+        goal, segment = self._goal(self._segment_after(packed, order))
         sql = _HOP.format(
-            states=order.into, columns=STATE_COLUMNS, trained=self._trained(order, rows), left=LEFT
+            states=order.into,
+            columns=self.state_columns,
+            goal=goal,
+            trained=self._trained(order, rows),
+            left=LEFT,
         )
-        return sql, [order.mst_key, order.makes, order.next_partition_key, *parameters]
+        return sql, [*segment, order.mst_key, order.makes, order.next_partition_key, *parameters]
 
     def share(self, packed: PackedTable, order: HopOrder) -> Statement:
         """Train a replica together with others, one of which leaves the state; returns its own report."""
@@ -202,7 +216,7 @@ class TrainingStatements:
     def average(self, packed: PackedTable, order: AverageOrder) -> Statement:
         """Average the states of a round; returns the bytes of each chunk of the state that comes of it."""
         sql = _AVERAGE.format(
-            states=_states_in(order.states), target=order.target.sql, columns=STATE_COLUMNS
+            states=self._states(order.states), target=order.target.sql, columns=STATE_COLUMNS
         )
         ranks = list(range(len(order.versions)))
         return sql, [
@@ -216,11 +230,36 @@ class TrainingStatements:
             packed=packed.relation.name.sql, same=same, **columns_of(packed)
         )
         version = "" if order.versions is None else " AND s.version = t.version"
-        states = _states_in(order.states, "0" if order.versions is None else "s.version")
+        states = self._states(order.states, has_versions=order.versions is not None)
         sql = _SCAN.format(states=states, version=version, buffers=buffers if order.reads else "")
         versions = order.versions or [0] * len(order.mst_keys)
         parameters: list[Any] = [order.task, order.mst_keys, versions, order.tasks]
         return sql, parameters + ([order.partition_key, *oid] if order.reads else [])
+
+    def goals(self, packed: PackedTable, order: HopOrder) -> list[Goal]:
+        """Where the state of a hop is left."""
+        return [(self._segment_after(packed, order), order.next_partition_key)]
+
+    # -- where states lie, where that differs ------------------------------------------------------
+    def _goal(self, segment_key: int | None) -> Statement:
+        """The first column of a state that is left, where states lie on segments."""
+        return ("", []) if segment_key is None else ("%s, ", [segment_key])
+
+    def segment_of(self, packed: PackedTable, partition_key: int) -> int | None:
+        """Segment key of a partition; None without segments."""
+        return None
+
+    def _segment_after(self, packed: PackedTable, order: HopOrder) -> int | None:
+        """Segment key where the state of a hop is left; None without segments."""
+        return None
+
+    def _states(self, tables: Sequence[QualifiedName], *, has_versions: bool = True) -> str:
+        """Query of the states in some tables; of one that has no versions all rows are originals."""
+        version, where = ("s.version", f" WHERE {self._original}") if has_versions else ("0", "")
+        return " UNION ALL ".join(
+            f"SELECT s.mst_key, {version} AS version, s.chunk, s.state FROM {table.sql} s{where}"
+            for table in tables
+        )
 
     # -- rows for the aggregate, where these differ ------------------------------------------------
     def _rows_of_hop(self, packed: PackedTable, order: HopOrder) -> Statement:
@@ -270,14 +309,6 @@ class TrainingStatements:
     def _trained(self, order: HopOrder, rows: str) -> str:
         """The query of the aggregate, whose token is that of the state that is left."""
         return TRAINED.format(task="i.task", rows=rows, group="")
-
-
-def _states_in(tables: Sequence[QualifiedName], version: str = "s.version") -> str:
-    """Query of the states in some tables."""
-    return " UNION ALL ".join(
-        f"SELECT s.mst_key, {version} AS version, s.chunk, s.state FROM {table.sql} s"
-        for table in tables
-    )
 
 
 def weights_of(order: HopOrder) -> Statement:
@@ -358,7 +389,7 @@ LEFT = "mst_key, octet_length(state), report, extract(epoch FROM clock_timestamp
 
 _HOP = """
 INSERT INTO {states} ({columns}, report)
-SELECT %s, %s, (c.saved).chunk, %s, (c.saved).state, (c.saved).report
+SELECT {goal}%s, %s, (c.saved).chunk, %s, (c.saved).state, (c.saved).report
   FROM (SELECT cerebro._saved_state(v.token) AS saved
           FROM ({trained}) AS v) AS c
 RETURNING {left}
