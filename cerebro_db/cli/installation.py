@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cerebro_db.install.embedded import Cluster
     from cerebro_db.install.script import Script
 
-# SQLAlchemy and Jinja2 are imported by the commands: the others start without them.
+# psycopg2 and Jinja2 are imported by the commands: the others start without them.
 
 Python = Annotated[
     str | None,

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import psycopg2
-import sqlalchemy
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
-
-from cerebro_db.errors import CerebroError, InstallationFailed, MissingPrerequisite
+from cerebro_db.errors import CerebroError, InstallationFailed, LoopbackFailed, MissingPrerequisite
 from cerebro_db.install.script import pinned
+from cerebro_db.postgres.sessions.blocking import BlockingSession
+from cerebro_db.postgres.sessions.errors import SessionLost, StatementFailed
 
 _FEATURE_NOT_SUPPORTED = "0A000"
 
@@ -38,7 +35,7 @@ class Warnings:
 
 
 @contextmanager
-def transaction(dsn: str, warnings: Warnings | None = None) -> Iterator[sqlalchemy.Connection]:
+def transaction(dsn: str, warnings: Warnings | None = None) -> Iterator[BlockingSession]:
     """Open a transaction in the database that ``dsn`` names, as a libpq string or as a URL.
 
     Args:
@@ -48,62 +45,40 @@ def transaction(dsn: str, warnings: Warnings | None = None) -> Iterator[sqlalche
     Raises:
         InstallationFailed: no connection, or the transaction cannot be committed.
     """
-    engine = sqlalchemy.create_engine(
-        "postgresql+psycopg2://",
-        creator=lambda: _connected(dsn, warnings or Warnings()),
-        poolclass=NullPool,
-        # Our statements hold percent signs, and no parameters.
-        execution_options={"no_parameters": True},
-    )
     try:
-        with engine.begin() as connection:
-            yield connection
-    except DBAPIError as error:
+        session = BlockingSession(dsn, "cerebro install", warnings or Warnings())
+        try:
+            session.run_text(_FIRST)
+            with session.transaction():
+                yield session
+        finally:
+            session.close()
+    except (StatementFailed, SessionLost, LoopbackFailed) as error:
         raise _translated(error, None) from error
 
 
-def _connected(dsn: str, warnings: Warnings) -> psycopg2.extensions.connection:
-    connection = psycopg2.connect(dsn, application_name="cerebro install")
-    connection.notices = warnings
-    with connection.cursor() as cursor:
-        cursor.execute(_FIRST)
-    connection.commit()
-    return connection
-
-
-def execute(connection: sqlalchemy.Connection, sql: str, what: str) -> None:
+def execute(session: BlockingSession, sql: str, what: str) -> None:
     """Executes one or more statements; ``what`` names them where they fail.
 
     Raises:
         MissingPrerequisite: the statements told what an installation lacks.
         InstallationFailed: any other error of the server.
     """
-    _run(connection, sql, what).close()
+    rows(session, sql, what)
 
 
-def rows(connection: sqlalchemy.Connection, sql: str, what: str) -> list[tuple[object, ...]]:
+def rows(session: BlockingSession, sql: str, what: str) -> list[tuple[object, ...]]:
     """The rows of a statement; errors as in :func:`execute`."""
-    found = _run(connection, sql, what)
-    return [tuple(row) for row in found] if found.returns_rows else []
-
-
-def _run(
-    connection: sqlalchemy.Connection, sql: str, what: str
-) -> sqlalchemy.CursorResult[tuple[object, ...]]:
     try:
-        return connection.exec_driver_sql(sql)
-    except DBAPIError as error:
+        return session.run_text(sql)
+    except (StatementFailed, SessionLost) as error:
         raise _translated(error, what) from error
 
 
-def _translated(error: DBAPIError, what: str | None) -> CerebroError:
-    original = error.orig
-    diagnosis = getattr(original, "diag", None)
-    message = getattr(diagnosis, "message_primary", None) or str(original).strip()
-    hint = getattr(diagnosis, "message_hint", None)
-    sqlstate = getattr(original, "pgcode", None)
-    if sqlstate == _FEATURE_NOT_SUPPORTED and hint:
-        return MissingPrerequisite(message, hint)
-    failed = InstallationFailed(f"{what}: {message}" if what else message, hint)
-    failed.sqlstate = sqlstate or failed.sqlstate
+def _translated(error: CerebroError, what: str | None) -> CerebroError:
+    if error.sqlstate == _FEATURE_NOT_SUPPORTED and error.hint:
+        return MissingPrerequisite(error.message, error.hint)
+    failed = InstallationFailed(f"{what}: {error.message}" if what else error.message, error.hint)
+    if isinstance(error, StatementFailed):
+        failed.sqlstate = error.sqlstate or failed.sqlstate
     return failed

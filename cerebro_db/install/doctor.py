@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Literal
 
-import sqlalchemy
 from packaging.requirements import Requirement
 
 import cerebro_db
@@ -21,6 +20,7 @@ from cerebro_db.install.connection import rows, transaction
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.places import installed_script
 from cerebro_db.install.script import Script
+from cerebro_db.postgres.sessions.blocking import BlockingSession
 from cerebro_db.relay.machine import cores, memory_mb
 
 DISTRIBUTION = "cerebro-db"
@@ -214,7 +214,7 @@ def _of_database(dsn: str) -> Iterator[Finding]:
     yield from _of_installation(dsn)
 
 
-def _of_server(connection: sqlalchemy.Connection) -> Iterator[Finding]:
+def _of_server(connection: BlockingSession) -> Iterator[Finding]:
     facts = rows(connection, queries.SERVER_FACTS, "the server")
     ((version, plpython, cron, cron_made, name, encoding),) = facts
     yield Finding("server", "ok", str(version))

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import sqlalchemy
-
 import cerebro_db
 from cerebro_db.errors import InstallationFailed
 from cerebro_db.install import queries
@@ -16,6 +14,7 @@ from cerebro_db.install.connection import Warnings, execute, rows, transaction
 from cerebro_db.install.places import installed_script, installed_version
 from cerebro_db.install.script import Script, sql_array, sql_string
 from cerebro_db.postgres.dialects.choice import IDENTITY, dialect_of
+from cerebro_db.postgres.sessions.blocking import BlockingSession
 
 # For runs that are to pause before an upgrade; a hop is cancelled at once, what compiles is killed.
 PAUSE_SECONDS = 120.0
@@ -127,7 +126,7 @@ def verify(dsn: str, script: Script) -> InstallReport:
         told += warnings.texts
         ((settings,),) = ask(queries.SETTINGS, "the settings")
         told += hosts.warnings(ask, segments, sql_string(str(settings)))
-        connection.rollback()
+        connection.run("ROLLBACK")
     known = {str(name): str(value) for name, value, _ in limits}
     return InstallReport(version, script.functions(), libraries, known, segments, tuple(told))
 
@@ -151,7 +150,7 @@ def uninstall(dsn: str, force: bool = False) -> tuple[str, ...]:
     return dependent
 
 
-def _refuse_loss(connection: sqlalchemy.Connection, dependent: tuple[str, ...]) -> None:
+def _refuse_loss(connection: BlockingSession, dependent: tuple[str, ...]) -> None:
     if dependent:
         raise InstallationFailed(
             f"uninstalling would also drop what depends on Cerebro-DB: {', '.join(dependent)}",
@@ -164,13 +163,13 @@ def _refuse_loss(connection: sqlalchemy.Connection, dependent: tuple[str, ...]) 
         )
 
 
-def _number_of_runs(connection: sqlalchemy.Connection) -> int:
+def _number_of_runs(connection: BlockingSession) -> int:
     if not rows(connection, queries.RUNS_TABLE, "the runs"):
         return 0
     return int(str(rows(connection, queries.NUMBER_OF_RUNS, "the runs")[0][0]))
 
 
-def _require_installed(connection: sqlalchemy.Connection) -> None:
+def _require_installed(connection: BlockingSession) -> None:
     """Raises where the database has no Cerebro-DB, or one in which others have put something."""
     execute(connection, Script().render("prepare/035_owners.sql"), "the owners")
     ((database, installed),) = rows(connection, queries.INSTALLED, "the schema")
@@ -180,7 +179,7 @@ def _require_installed(connection: sqlalchemy.Connection) -> None:
         )
 
 
-def _require_superuser(connection: sqlalchemy.Connection) -> None:
+def _require_superuser(connection: BlockingSession) -> None:
     ((role, superuser),) = rows(connection, queries.SUPERUSER, "the role")
     if superuser != "on":
         raise InstallationFailed(
@@ -201,7 +200,7 @@ def _require_version(installed: str | None) -> None:
         )
 
 
-def _require_functions(connection: sqlalchemy.Connection, names: tuple[str, ...]) -> None:
+def _require_functions(connection: BlockingSession, names: tuple[str, ...]) -> None:
     query = queries.MISSING_FUNCTIONS.format(names=sql_array(list(names)))
     missing = [str(name) for (name,) in rows(connection, query, "the functions")]
     if missing:

@@ -8,12 +8,11 @@ import re
 import sys
 from collections.abc import Mapping
 
-import sqlalchemy
-
 import cerebro_db
 from cerebro_db.install import queries, sources
 from cerebro_db.install.connection import rows, transaction
 from cerebro_db.install.script import Script
+from cerebro_db.postgres.sessions.blocking import BlockingSession
 
 _TOLD = re.compile(r"^_told = (\{.*\})$", re.MULTILINE)
 
@@ -65,7 +64,7 @@ def script_of(
     return Script(python, package or sources.package_of(python), madlib=madlib, **more)
 
 
-def installed_script(connection: sqlalchemy.Connection, otherwise: Script) -> Script:
+def installed_script(connection: BlockingSession, otherwise: Script) -> Script:
     """The script of an installation with the paths that it has."""
     known = _told(connection)
     if not known:
@@ -73,7 +72,7 @@ def installed_script(connection: sqlalchemy.Connection, otherwise: Script) -> Sc
     return Script(known["interpreter"], known["package"], known["directory"])
 
 
-def installed_version(connection: sqlalchemy.Connection) -> str | None:
+def installed_version(connection: BlockingSession) -> str | None:
     """Version that has made the functions of a database; None where they do not have it, as those of 0.1.0."""
     return _told(connection).get("version")
 
@@ -85,7 +84,7 @@ def _known(dsn: str) -> tuple[Mapping[str, str], bool]:
         return _told(connection), bool(has_madlib)
 
 
-def _told(connection: sqlalchemy.Connection) -> Mapping[str, str]:
+def _told(connection: BlockingSession) -> Mapping[str, str]:
     """Arguments of the relay's ``Installation`` in a database; empty where there is none."""
     bodies = rows(connection, queries.BODY, "the installation")
     found = _TOLD.search(str(bodies[0][0])) if bodies else None

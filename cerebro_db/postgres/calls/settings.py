@@ -13,8 +13,6 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import psycopg2.extensions
-
 from cerebro_db.columns.encoded import Encoding
 from cerebro_db.columns.recorded import Recorded
 from cerebro_db.columns.values import Column
@@ -22,7 +20,7 @@ from cerebro_db.configs.messages import shown
 from cerebro_db.errors import NotSupported
 from cerebro_db.postgres.dialects.choice import IDENTITY, dialect_of
 from cerebro_db.postgres.names import QualifiedName, literal, quote, shown_literal
-from cerebro_db.postgres.sessions.dsn import options_of
+from cerebro_db.postgres.sessions.dsn import options_of_dsn
 from cerebro_db.postgres.sessions.errors import StatementFailed, not_carried
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.sessions.session import Session
@@ -104,7 +102,7 @@ def settings_of_session(session: Session, dsn: str) -> SessionSettings:
         )
     )
     names = [name for (name,) in session.run(_GIVEN)]
-    names += _OPTION.findall(options_of(psycopg2.extensions.parse_dsn(dsn)))
+    names += _OPTION.findall(options_of_dsn(dsn))
     for name in dict.fromkeys(names):
         ((found[name],),) = session.run("SELECT pg_catalog.current_setting(%s)", (name,))
     return {name: value for name, value in found.items() if DEFAULTS.get(name) != value}

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import secrets
-import select
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-
-import psycopg2
-import psycopg2.extensions
 
 import cerebro_db
 from cerebro_db.core.run_spec import RunSpec
@@ -32,13 +27,10 @@ from cerebro_db.postgres.dialects.statements.direct import DirectStatements
 from cerebro_db.postgres.direct.board import channel_of_driver, channel_of_worker
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.sessions import binary
-from cerebro_db.postgres.sessions.dsn import options_of, with_keepalives
+from cerebro_db.postgres.sessions.blocking import BlockingSession
+from cerebro_db.postgres.sessions.dsn import options_of_dsn, with_keepalives
 from cerebro_db.postgres.sessions.errors import (
-    SessionLost,
     StatementFailed,
-    failure_of,
-    first_line,
-    is_loss,
 )
 from cerebro_db.protocol import HandedBack, StateMade, StateReport
 from cerebro_db.wire import encode
@@ -51,7 +43,6 @@ _USER_TIMEOUT_SINCE = 120000
 _NO_PERMISSION = "42501"
 # Of an order that nobody may answer any more.
 _TAKEN_BACK = "YC007"
-_READER_BYTES = 2**20
 
 
 class TakenBack(CerebroError):
@@ -112,28 +103,27 @@ class Assignment:
     text: str
 
 
-class DirectSession:
-    """A connection of a worker, whose statements are transactions of their own.
+class DirectSession(BlockingSession):
+    """A connection of a worker.
 
     Args:
-        dsn: of libpq; passwords come from where libpq looks for them.
+        dsn: of libpq.
     """
 
     def __init__(self, dsn: str) -> None:
         try:
-            given = psycopg2.extensions.parse_dsn(dsn)
-            options = f"{options_of(given)} -c standard_conforming_strings=on".strip()
-            self._connection = psycopg2.connect(
-                with_keepalives(dsn), application_name="cerebro direct worker", client_encoding="UTF8",
-                options=options,
-            )  # fmt: skip
-        except psycopg2.Error as error:
-            raise LoopbackFailed(
-                first_line(error),
-                hint="--dsn tells where the server is; without it libpq's environment variables do, and a "
-                "password comes from PGPASSFILE, passfile=... or a service",
-            ) from None
-        self._connection.autocommit = True
+            super().__init__(
+                with_keepalives(dsn),
+                "cerebro direct worker",
+                client_encoding="UTF8",
+                options=f"{options_of_dsn(dsn)} -c standard_conforming_strings=on".strip(),
+            )
+        except LoopbackFailed as error:
+            error.hint = (
+                "--dsn tells where the server is; without it libpq's environment variables do, and a "
+                "password comes from PGPASSFILE, passfile=... or a service"
+            )
+            raise
         self._worker_id = 0
         self._run_id = 0
         try:
@@ -143,7 +133,7 @@ class DirectSession:
             raise
 
     def _prepare(self) -> None:
-        version = self._connection.server_version
+        version = self.server_version
         ((name,),) = self.run(f"SELECT {IDENTITY}")
         self._dialect = dialect_of(version, name)
         # A hop that is told of as done lasts, whatever a role has set for itself.
@@ -167,7 +157,7 @@ class DirectSession:
             ((found,),) = self.run("SELECT cerebro.cerebro_version()")
         except StatementFailed as error:
             raise NotSupported(
-                f"this database has no Cerebro-DB for role {self._login()}: {error.message}",
+                f"this database has no Cerebro-DB for role {self.login}: {error.message}",
                 hint="cerebro install puts it into a database; GRANT cerebro_user lets a role use it",
             ) from None
         if found != cerebro_db.__version__:
@@ -193,7 +183,7 @@ class DirectSession:
         )
         if not rows:
             raise UndefinedRun(
-                f"--run: got {run_id}; role {self._login()} has no run of that number",
+                f"--run: got {run_id}; role {self.login} has no run of that number",
                 hint="workers join as the owner of a run, or as a member of it: GRANT owner TO login",
             )
         *facts, spec = rows[0]
@@ -294,7 +284,7 @@ class DirectSession:
 
     def hand_back(self, given: Assignment, answer: HandedBack) -> None:
         """Answer an order of which nothing has come."""
-        with suppress(TakenBack), self._transaction():
+        with suppress(TakenBack), self.transaction():
             self._answer(given, answer)
 
     def commit(
@@ -318,9 +308,9 @@ class DirectSession:
             TakenBack: nobody wants it any more, and nothing was stored.
         """
         began = time.monotonic()
-        with self._transaction():
+        with self.transaction():
             columns = self.sql.state_columns
-            self._copy_in(f"COPY {target.sql} ({columns}) FROM STDIN (FORMAT binary)", state)
+            self.copy_in(f"{target.sql} ({columns})", state)
             written = time.monotonic() - began
             self._answer(given, StateMade(report=report, size=size, written=written))
 
@@ -347,12 +337,12 @@ class DirectSession:
         self, table: QualifiedName, mst_key: int, version: int, segment_key: int | None
     ) -> list[bytes]:
         """The chunks of a state, in their order; of its copy on a segment."""
-        found = self._copy_out(*self.sql.state(table, mst_key, version, segment_key))
+        found = self.copy_out(*self.sql.state(table, mst_key, version, segment_key))
         return [value for (value,) in found if value is not None]
 
     def weights(self, run_id: int, model_id: int) -> bytes | None:
         """The weights that a model of a run begins with."""
-        found = self._copy_out(
+        found = self.copy_out(
             "SELECT a.model_weights FROM cerebro._architectures a WHERE a.run_id = %s AND a.model_id = %s",
             (run_id, model_id),
         )
@@ -380,7 +370,7 @@ class DirectSession:
         Raises:
             InvalidData: some of them are not there.
         """
-        found = self._copy_out(
+        found = self.copy_out(
             *self.sql.buffers(table, columns, partition_key, buffer_ids, segment_key, oid)
         )
         read = {
@@ -405,37 +395,6 @@ class DirectSession:
         return {row[0]: row[1:] for row in rows}
 
     # -- inside ------------------------------------------------------------------------
-    def wait(self, seconds: float) -> None:
-        """Wait until somebody has news, or so long."""
-        end = time.monotonic() + seconds
-        while not self._connection.notifies and (left := end - time.monotonic()) > 0:
-            ready, _, _ = select.select([self._connection.fileno()], [], [], left)
-            if ready:
-                with self._translated():
-                    self._connection.poll()
-        self._connection.notifies.clear()
-
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a statement.
-
-        Raises:
-            StatementFailed: the server refused it.
-            SessionLost: the session is gone.
-        """
-        with self._translated(), self._connection.cursor() as cursor:
-            cursor.execute(sql, tuple(parameters))
-            return list(cursor.fetchall()) if cursor.description else []
-
-    def close(self) -> None:
-        """End the session; what it was doing is rolled back by the server."""
-        self._connection.close()
-
-    @property
-    def address(self) -> tuple[str, str, str]:
-        """Host, port and database."""
-        info = self._connection.info
-        return str(info.host), str(info.port), str(info.dbname)
-
     @property
     def sql(self) -> DirectStatements:
         """Statements of the server."""
@@ -444,38 +403,3 @@ class DirectSession:
     @property
     def _notify(self) -> str:
         return f"NOTIFY {channel_of_driver(self._run_id)}"
-
-    def _login(self) -> str:
-        return str(self._connection.info.user)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self.run("BEGIN")
-        try:
-            yield
-        except CerebroError:
-            if not self._connection.closed:
-                self.run("ROLLBACK")
-            raise
-
-    def _copy_out(self, query: str, parameters: Sequence[Any]) -> list[list[bytes | None]]:
-        with self._translated(), self._connection.cursor() as cursor:
-            text = cursor.mogrify(query, tuple(parameters)).decode()
-            found = io.BytesIO()
-            cursor.copy_expert(f"COPY ({text}) TO STDOUT (FORMAT binary)", found, _READER_BYTES)
-        return list(binary.rows(found.getvalue()))
-
-    def _copy_in(self, statement: str, rows: Iterable[Sequence[binary.Value]]) -> None:
-        with self._translated(), self._connection.cursor() as cursor:
-            text = cursor.mogrify(statement, ()).decode()
-            cursor.copy_expert(text, binary.Reader(binary.parts(rows)), _READER_BYTES)
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except psycopg2.Error as error:
-            if self._connection.closed or is_loss(error):
-                self._connection.close()
-                raise SessionLost(f"the session ended: {first_line(error)}") from None
-            raise failure_of(error) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 import psycopg2
 import psycopg2.extensions
@@ -78,13 +77,17 @@ def first_settings(dsn: str) -> dict[str, str]:
     The client decides by the one setting how to quote values; by the other one, to connect would end
     in an error where the server takes longer for the client's own first statement.
     """
-    options = options_of(psycopg2.extensions.parse_dsn(dsn))
+    options = options_of_dsn(dsn)
     return {
         "client_encoding": "UTF8",
         "options": f"{options} -c standard_conforming_strings=on -c statement_timeout=0".strip(),
     }
 
 
-def options_of(given: Mapping[str, str]) -> str:
+def options_of_dsn(dsn: str) -> str:
     """The options of a connection: those of its string, else of the environment, as libpq has them."""
+    try:
+        given = psycopg2.extensions.parse_dsn(dsn)
+    except psycopg2.ProgrammingError:  # whoever connects tells what is wrong
+        given = {}
     return given.get("options") or os.environ.get("PGOPTIONS", "")
