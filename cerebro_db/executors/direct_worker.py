@@ -6,8 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cerebro_db.configs.messages import plain_text
 from cerebro_db.core.spec import TRAINING
@@ -54,8 +53,7 @@ class Dropped(Exception):
     """The worker leaves and drops its hop."""
 
 
-@dataclass(frozen=True)
-class WorkerOptions:
+class WorkerOptions(NamedTuple):
     """Options that a worker was started with.
 
     Attributes:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cerebro_db.core.run_spec import RunSpec
 from cerebro_db.core.spec import TRAINING, Configuration, Hop
@@ -13,8 +12,7 @@ from cerebro_db.core.tasks import RoundRecord
 from cerebro_db.training.peers.updates import explicit_momentum
 
 
-@dataclass(frozen=True)
-class _Chosen:
+class _Chosen(NamedTuple):
     """Number of groups of a configuration, and the momentum that its optimizer is told."""
 
     groups: int

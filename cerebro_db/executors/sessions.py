@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -196,7 +195,7 @@ class WorkerSessions:
         worker.tables = store.use([source, worker.target])
         part = self._orders.part(state, hop)
         assert part is not None
-        part = replace(part, group=self._groups.description(state, task, group))
+        part = part._replace(group=self._groups.description(state, task, group))
         order = self._orders.hop(state, worker, hop, source, worker.target, part)
         self._orders.taken(worker, [order])
         group.waited[task.rank] = worker.sent - worker.free_since

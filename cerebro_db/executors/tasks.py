@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import fields
+from typing import Any, NamedTuple
 
 from cerebro_db.configs.settings import OF_SUPERUSERS, Settings
 from cerebro_db.core.spec import TRAINING, VALIDATION, Configuration, Hop
@@ -60,8 +60,7 @@ def worker_task(
     )
 
 
-@dataclass(frozen=True)
-class RoundPart:
+class RoundPart(NamedTuple):
     """Part of a hop in a round of several that begin with the same state.
 
     Attributes:
@@ -125,7 +124,7 @@ class TaskWriter:
         """
         more: dict[str, Any] = {}
         if part is not None:
-            more["part"] = {key: one for key, one in vars(part).items() if one is not None}
+            more["part"] = {key: one for key, one in part._asdict().items() if one is not None}
         return json.dumps(
             {
                 **self._recipe(configuration),

@@ -6,16 +6,15 @@ import os
 import pwd
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from cerebro_db.errors import ClusterFailed, MissingPrerequisite
 
 DEFAULT_NAME = "postgres"
 
 
-@dataclass(frozen=True)
-class Account:
+class Account(NamedTuple):
     """A user of this machine, and whether we have to change to it."""
 
     name: str

@@ -7,9 +7,8 @@ import platform
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from importlib import metadata
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from packaging.requirements import Requirement
 
@@ -44,8 +43,7 @@ _UTF8 = "UTF8"
 State = Literal["ok", "warning", "missing", "optional"]
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """Line of the doctor's page.
 
     Attributes:
@@ -62,7 +60,7 @@ class Finding:
 
     def row(self) -> dict[str, str | None]:
         """Names and values, for JSON."""
-        return asdict(self)
+        return self._asdict()
 
 
 def examine(dsn: str | None, cluster: Cluster | None) -> list[Finding]:

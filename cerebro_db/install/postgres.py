@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from cerebro_db.errors import MissingPrerequisite
 
 _DEPENDENCY = re.compile(r"Depends:.*\bpostgresql-(\d+)")
 
 
-@dataclass(frozen=True)
-class Postgres:
+class Postgres(NamedTuple):
     """Major version of PostgreSQL with the folder of its programs."""
 
     major: str

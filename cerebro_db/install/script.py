@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import jinja2
 
@@ -102,8 +103,7 @@ RELEASE SAVEPOINT all_or_nothing;
 """
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """A part of the script that is executed at once."""
 
     name: str

@@ -340,7 +340,7 @@ def _info_row(
         "loss_type": loss_names(outputs),
         "status": status,
         "error": error,
-        **vars(end),
+        **end._asdict(),
     }
     elapsed = None
     for dataset in (TRAINING, VALIDATION):

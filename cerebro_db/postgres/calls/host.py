@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from cerebro_db.errors import (
     CerebroError,
@@ -99,8 +98,7 @@ def preparation(use_gpus: bool, place: int = 0) -> tuple[str, tuple[int, bool, i
     return sql, (SCORING_THREADS, use_gpus, 0, NO_RUN, place)
 
 
-@dataclass(frozen=True)
-class Client:
+class Client(NamedTuple):
     """A connection to a database that has Cerebro-DB.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cerebro_db.columns.encoded import EncodedColumn
 from cerebro_db.postgres.names import QualifiedName
@@ -16,8 +16,7 @@ SAMPLE_ROWS = 10_000
 _DECILES = "ARRAY[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]::double precision[]"
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(NamedTuple):
     """Rows that are looked at.
 
     Attributes:
@@ -93,8 +92,7 @@ def _number(value: float) -> str:
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-@dataclass(frozen=True)
-class ColumnDrift:
+class ColumnDrift(NamedTuple):
     """A column of new rows beside the same one of the training rows.
 
     Attributes:
@@ -115,8 +113,7 @@ class ColumnDrift:
     shift: float | None = None
 
 
-@dataclass(frozen=True)
-class Drift:
+class Drift(NamedTuple):
     """Drift of the rows of a table from those that an encoding was computed from.
 
     Attributes:

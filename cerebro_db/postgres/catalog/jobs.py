@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from cerebro_db.configs.messages import plain_text
 from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedJob
@@ -22,8 +21,7 @@ Calls = Sequence[tuple[str, Mapping[str, Any]]]
 """Names of functions and their arguments, in the order in which they are called."""
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """A job as it was submitted.
 
     Attributes:
@@ -40,8 +38,7 @@ class Job:
     lock_key: int
 
 
-@dataclass(frozen=True)
-class Course:
+class Course(NamedTuple):
     """Progress of a job.
 
     Attributes:
@@ -190,8 +187,7 @@ class Jobs:
         return self._session.run(sql, parameters)
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(NamedTuple):
     """A schedule as it is stored."""
 
     name: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cerebro_db.decide.strategies import STRATEGIES
 from cerebro_db.postgres.sessions.session import Session
@@ -43,8 +43,7 @@ SELECT h.run_id, h.mst_key, h.trained
 """
 
 
-@dataclass(frozen=True)
-class PastConfiguration:
+class PastConfiguration(NamedTuple):
     """A configuration of an earlier run.
 
     Attributes:

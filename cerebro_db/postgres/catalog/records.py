@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.configs.messages import plain_text
@@ -22,8 +21,7 @@ from cerebro_db.wire import decode_stored, encode
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class EndRow:
+class EndRow(NamedTuple):
     """End of the training of a configuration, as the views show it.
 
     Attributes:
@@ -60,8 +58,7 @@ def record_ends(
         )
 
 
-@dataclass(frozen=True)
-class HopRow:
+class HopRow(NamedTuple):
     """Record of one hop, as ``cerebro.hops`` has it; times in seconds.
 
     Statements that insert such rows list their values in this order.
@@ -87,16 +84,15 @@ class HopRow:
 
 
 _TYPES = {
-    "int": "int", "float": "float8", "datetime": "timestamptz", "bool": "boolean",
+    int: "int", float: "float8", datetime: "timestamptz", bool: "boolean",
 }  # fmt: skip
-_HOP_NAMES = [field.name for field in fields(HopRow)]
-HOP_COLUMNS = ", ".join(_HOP_NAMES)
-_ARRAYS = ", ".join(f"%s::{_TYPES[str(field.type)]}[]" for field in fields(HopRow))
+HOP_COLUMNS = ", ".join(HopRow._fields)
+_ARRAYS = ", ".join(f"%s::{_TYPES[kind]}[]" for kind in get_type_hints(HopRow).values())
 
 
 def add_hops(catalog: Catalog, run_id: int, rows: Sequence[HopRow]) -> None:
     """Store rows of hops, all or none."""
-    columns = [[getattr(row, name) for row in rows] for name in _HOP_NAMES]
+    columns = [[getattr(row, name) for row in rows] for name in HopRow._fields]
     catalog.store(
         f"INSERT INTO cerebro._hops (run_id, {HOP_COLUMNS}) "
         f"SELECT %s, t.* FROM unnest({_ARRAYS}) AS t",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
@@ -18,8 +17,7 @@ from cerebro_db.postgres.sessions.session import Session
 _MOST_NAMES = 200
 
 
-@dataclass(frozen=True)
-class NewVersion:
+class NewVersion(NamedTuple):
     """Values of a new version, but for its number and its state.
 
     Attributes:
@@ -39,8 +37,7 @@ class NewVersion:
     lineage: str
 
 
-@dataclass(frozen=True)
-class UsableVersion:
+class UsableVersion(NamedTuple):
     """A version that the caller may use.
 
     Attributes:
@@ -112,12 +109,12 @@ class Registry:
             "RETURNING versions"
         )
         version = int(self._run(sql, [model_id])[0][0])
-        columns = ", ".join(vars(new))
-        values = ", ".join("coalesce(%s, '{}')::json" if c == "tags" else "%s" for c in vars(new))
+        columns = ", ".join(new._fields)
+        values = ", ".join("coalesce(%s, '{}')::json" if c == "tags" else "%s" for c in new._fields)
         self._run(
             f"INSERT INTO cerebro._model_versions (model_id, version, {columns}) "
             f"VALUES (%s, %s, {values})",
-            [model_id, version, *vars(new).values()],
+            [model_id, version, *new],
         )
         return version
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from cerebro_db.core.search import Objective, SearchSpec
 from cerebro_db.core.spec import Space
@@ -18,8 +17,7 @@ from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.wire import decode_stored
 
 
-@dataclass(frozen=True)
-class TrialRow:
+class TrialRow(NamedTuple):
     """A row of ``cerebro.trials``.
 
     Attributes:
@@ -85,7 +83,7 @@ def status_of_trial(session: Session, run_id: int, mst_key: int) -> str:
 
 
 def _trial(row: tuple[Any, ...]) -> TrialRow:
-    facts = dict(zip((field.name for field in fields(TrialRow)), row, strict=True))
+    facts = dict(zip(TrialRow._fields, row, strict=True))
     values = facts["objectives"] or ()
     facts["parameters"] = json.loads(facts["parameters"] or "{}")
     facts["objectives"] = tuple(math.nan if one is None else float(one) for one in values)
@@ -127,8 +125,7 @@ SELECT detail::text FROM cerebro._decisions WHERE run_id = %s AND action = 'narr
 """
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """A row of ``cerebro.searches``, and the newest decisions.
 
     Attributes:

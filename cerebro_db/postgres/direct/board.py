@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cerebro_db.postgres.sessions.session import Session
 
@@ -19,8 +19,7 @@ def channel_of_driver(run_id: int) -> str:
     return f"cerebro_direct_run_{int(run_id)}"
 
 
-@dataclass(frozen=True)
-class DirectRow:
+class DirectRow(NamedTuple):
     """A worker that has not left.
 
     Attributes:
@@ -38,8 +37,7 @@ class DirectRow:
     pid: int
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(NamedTuple):
     """An order that was given.
 
     Attributes:

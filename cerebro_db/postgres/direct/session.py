@@ -6,8 +6,7 @@ import secrets
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import cerebro_db
 from cerebro_db.core.run_spec import RunSpec
@@ -51,8 +50,7 @@ class TakenBack(CerebroError):
     sqlstate = _TAKEN_BACK
 
 
-@dataclass(frozen=True)
-class DirectRun:
+class DirectRun(NamedTuple):
     """A run as a worker sees it that wants to join.
 
     Attributes:
@@ -71,8 +69,7 @@ class DirectRun:
     manifest: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(NamedTuple):
     """Standing of a worker, and of its run.
 
     Attributes:
@@ -88,8 +85,7 @@ class Standing:
     dismissed: str | None
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(NamedTuple):
     """An order that has no answer yet.
 
     Attributes:

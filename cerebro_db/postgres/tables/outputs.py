@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from cerebro_db.errors import (
     DependentObjects,
@@ -39,8 +39,7 @@ _DEPENDENT = "2BP01"
 _TRIAL = "SET LOCAL lock_timeout = '3s'"
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A table that is there under the name of an output.
 
     Attributes:

@@ -8,7 +8,7 @@ import re
 from collections import namedtuple
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from cerebro_db.columns.recorded import Recorded, parse_recorded
 from cerebro_db.configs.messages import shown
@@ -30,8 +30,7 @@ _WORD = 4
 _KEYS = ("partition_key", "buffer_id", "num_rows", "segment_key")
 
 
-@dataclass(frozen=True)
-class PartitionInfo:
+class PartitionInfo(NamedTuple):
     """The rows of one partition, and of each of its buffers as (buffer_id, rows).
 
     Attributes:
@@ -80,8 +79,7 @@ def cause_of(error: CerebroError, session: Session, relations: Iterable[Relation
     return error
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """A column of arrays, one array of all rows in each buffer.
 
     Attributes:
@@ -196,8 +194,7 @@ _HINT = (
 _VALIDATION_HINT = "pack it with cerebro.cerebro_pack_validation and the training table"
 
 
-@dataclass(frozen=True)
-class PackedInput:
+class PackedInput(NamedTuple):
     """An independent variable.
 
     Attributes:
@@ -369,8 +366,7 @@ def _described(session: Session, text: str | None, role: str) -> tuple[PackedTab
     return packed, facts
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """What a table was packed from.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from cerebro_db.columns.values import Column
 from cerebro_db.configs.arguments import nearest
@@ -75,8 +76,7 @@ class Relation:
         return any(column.name == name for column in self.columns)
 
 
-@dataclass(frozen=True)
-class SearchPath:
+class SearchPath(NamedTuple):
     """Schemas in which the names that a caller gives are looked for.
 
     Attributes:
@@ -134,12 +134,12 @@ def search_path_with(session: Session, path: str, temporary: str) -> SearchPath:
     leads = _LEADING_TEMPORARY.match(path) is not None
     # The session's own temporary tables are not the caller's.
     schemas = tuple(name for name in found.schemas if not name.startswith(f"{_TEMPORARY}_"))
-    found = replace(found, schemas=schemas, first=_TEMPORARY if leads else found.first)
+    found = found._replace(schemas=schemas, first=_TEMPORARY if leads else found.first)
     if not session.run(_SCHEMA, (temporary,)):
         return found
     comes_first = leads or _TEMPORARY not in path  # as long as nobody has put it somewhere else
     schemas = (temporary, *schemas) if comes_first else (*schemas, temporary)
-    return replace(found, schemas=schemas, temporary=temporary)
+    return found._replace(schemas=schemas, temporary=temporary)
 
 
 def forget_search_path(session: Session) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cerebro_db.postgres.sessions.session import Session
 
@@ -31,8 +31,7 @@ SELECT pg_catalog.format_type(b.oid, NULL) FROM below b
 """
 
 
-@dataclass(frozen=True)
-class Styles:
+class Styles(NamedTuple):
     """Styles in which a session shows dates and times: DateStyle, IntervalStyle and TimeZone."""
 
     date: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cerebro_db.postgres.dialects.statements.packing import (
     PackingStatements,
@@ -34,8 +34,7 @@ _KEYS_A_SEGMENT = 64
 _PLACE = struct.Struct(">iIH")
 
 
-@dataclass(frozen=True)
-class Spreading:
+class Spreading(NamedTuple):
     """Distribution of rows.
 
     Attributes:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from cerebro_db.columns.inputs import sent_array
 from cerebro_db.postgres.dialects.segments.packing import SegmentPacking
@@ -39,8 +40,7 @@ _COPY = QualifiedName("pg_temp", "cerebro_copy")
 _SEEN = QualifiedName("pg_temp", "cerebro_seen")
 
 
-@dataclass(frozen=True)
-class Brought:
+class Brought(NamedTuple):
     """A model that a statement brings to all segments.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cerebro_db.postgres.dialects.statements.orders import Statement
 
@@ -69,8 +69,7 @@ class Values:
     rows_each = 1
 
 
-@dataclass(frozen=True)
-class Several:
+class Several(NamedTuple):
     """Values of each of several outputs that become rows of the output table.
 
     Attributes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cerebro_db.postgres.names import QualifiedName
 
@@ -14,8 +13,7 @@ Rows = Callable[[str, str], list[tuple[object, ...]]]
 LOCALHOST = "localhost"
 
 
-@dataclass(frozen=True)
-class Server:
+class Server(NamedTuple):
     """A process of a cluster that serves a part of it.
 
     Attributes:

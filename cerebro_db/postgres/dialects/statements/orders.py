@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cerebro_db.postgres.names import STATES_SCHEMA, QualifiedName
 from cerebro_db.postgres.tables.packed import PartitionInfo
@@ -16,8 +16,7 @@ Statement = tuple[str, list[Any]]
 Goal = tuple[int | None, int | None]
 
 
-@dataclass(frozen=True)
-class StateTables:
+class StateTables(NamedTuple):
     """The names of the tables that hold the states of a run.
 
     States are only inserted. A table takes some of them and is dropped as a whole when nothing

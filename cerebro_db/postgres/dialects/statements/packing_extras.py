@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cerebro_db.postgres.names import QualifiedName, literal, quote
 
@@ -13,8 +13,7 @@ EQUALS = "OPERATOR(pg_catalog.=)"
 FAULTS_SHOWN = 3
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """Column that packed numbers come from.
 
     Attributes:
@@ -31,8 +30,7 @@ class Origin:
         return f"{literal(self.name)}, {str(self.is_whole).lower()}"
 
 
-@dataclass(frozen=True)
-class Extra:
+class Extra(NamedTuple):
     """A further column of a packed table.
 
     Attributes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cerebro_db.columns.inputs import Input, sent_array
 from cerebro_db.postgres.dialects.statements.orders import Statement
@@ -207,8 +208,7 @@ class PackedSource:
 Source = RowSource | PackedSource
 
 
-@dataclass(frozen=True)
-class StoredModel:
+class StoredModel(NamedTuple):
     """Place of the state, or the weights, of models.
 
     Attributes:
