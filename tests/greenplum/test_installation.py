@@ -13,7 +13,7 @@ from cerebro_db.install import installer
 from cerebro_db.install.connection import rows
 from cerebro_db.install.script import Script
 from cerebro_db.postgres.dialects.choice import IDENTITY
-from cerebro_db.postgres.dialects.greenplum6 import hosts
+from cerebro_db.postgres.dialects.segments import hosts
 from conftest import Sql
 
 

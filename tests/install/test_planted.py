@@ -21,7 +21,7 @@ from cerebro_db.install import installer, queries
 from cerebro_db.install.embedded import Cluster
 from cerebro_db.install.script import Script
 from cerebro_db.postgres.dialects.choice import DIALECTS
-from cerebro_db.postgres.dialects.greenplum6 import hosts
+from cerebro_db.postgres.dialects.segments import hosts
 from conftest import Sql
 from tests.install.plants import SCHEMA, WORD, Plants, calls
 from tests.install.test_cli import cerebro
