@@ -17,6 +17,7 @@ from cerebro_db.core.tasks import Train, WorkerView
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.executors.direct_order import Order
 from cerebro_db.postgres.dialects.statements.direct import DirectStatements
+from cerebro_db.postgres.dialects.statements.training import TrainingStatements
 from cerebro_db.postgres.direct.session import DirectRun
 from cerebro_db.postgres.sessions import binary
 
@@ -72,7 +73,9 @@ def test_an_order_is_values_of_its_run(changed: dict[str, Any]) -> None:
 
 def test_buffers_of_another_table_of_the_name_are_not_read() -> None:
     one = order()
-    sql, parameters = DirectStatements().buffers(one.packed, one.columns, 3, [0, 1], None, one.oid)
+    sql, parameters = DirectStatements(TrainingStatements()).buffers(
+        one.packed, one.columns, 3, [0, 1], None, one.oid
+    )
     assert sql.endswith("AND p.tableoid = %s::oid")
     assert parameters == [3, [0, 1], 2**31]
     assert order(oid=None).oid is None

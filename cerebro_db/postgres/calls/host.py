@@ -21,12 +21,8 @@ from cerebro_db.postgres.tables.relations import CallerPath, forget_search_path,
 from cerebro_db.postgres.tables.times import Styles
 
 NO_RUN = 0
-
-
 # As many as training uses where partitions are enough.
 SCORING_THREADS = 1
-
-
 Notify = Callable[[str], None]
 
 
@@ -151,8 +147,6 @@ def _connected(dsn: str) -> Session:
 
 
 _FACTS = f"SELECT pg_catalog.current_setting('search_path'), cerebro._cores(), {IDENTITY}"
-
-
 R = TypeVar("R")
 
 

@@ -95,8 +95,6 @@ def slots(
 
 
 _UNLOCK = "pg_catalog.pg_advisory_unlock(k)"
-
-
 # No more are tried than are needed: a LIMIT ends the scan.
 _TAKE = """
 SELECT k FROM pg_catalog.unnest(%s::bigint[]) AS k

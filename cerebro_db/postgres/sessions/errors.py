@@ -16,32 +16,18 @@ from cerebro_db.errors import (
 
 # Where Python raised an error; the server's own that came through Python begin with their class.
 _PYTHON, _SERVERS = 'PL/Python function "', "spiexceptions."
-
-
 # Where an error comes from a segment, that is put behind its message.
 _WHERE = re.compile(r"  \((?:seg|entry db)[^()]*\)$")
-
-
 # A process of a segment is gone, and with it what the session had there.
 _SEGMENT_LOST = "58M01"
-
-
 LOST_SQLSTATES = ("57P01", "57P02", "57P03", "08000", "08003", "08006", _SEGMENT_LOST)
-
-
 # So are these, which have no code of their own: what a statement did could not be committed there.
 _INTERNAL = "XX000"
-
-
 _NO_COMMIT = re.compile(
     r"(?i)(the distributed transaction|one phase commit|could not \w+ dispatch failed"
     r"|dispatching subtransaction|DTM transaction)"
 )
-
-
 _DEADLOCK = "40P01"
-
-
 LOCK_TIMEOUT = "55P03"
 
 
@@ -89,8 +75,6 @@ LOOPBACK_HINT = (
     "worker sessions connect from the server to itself as the calling role; "
     "docs/install.md tells how to allow it (worker_dsn, pg_hba.conf, pg_ident.conf)"
 )
-
-
 # An error of connecting has no SQLSTATE in libpq.
 _TOO_MANY = re.compile(r"too many (clients|connections)|connection slots are reserved")
 

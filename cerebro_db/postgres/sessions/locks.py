@@ -15,14 +15,8 @@ from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.session import POLL_SECONDS, Session
 
 _THERE_ALREADY = "23505"
-
-
 _DIFFERENCES = "SELECT message, hint FROM cerebro._catalog_differences() LIMIT 1"
-
-
 _LOCK = "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
-
-
 LOCK_SECONDS = 30.0
 
 
@@ -87,8 +81,6 @@ SELECT l.pid, COALESCE(a.usename::text, 'unknown')
    AND (l.classid::bigint << 32) | l.objid::bigint = %s
  ORDER BY l.pid LIMIT 1
 """
-
-
 # Where it may be no session of ours that holds a lock.
 END_HOLDER = (
     "wait for that process; one that does no such thing is ended by an administrator: "

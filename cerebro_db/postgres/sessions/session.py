@@ -30,8 +30,6 @@ from cerebro_db.postgres.sessions.errors import (
 )
 
 POLL_SECONDS = 0.1
-
-
 Tick = Callable[[], None]
 
 

@@ -12,11 +12,7 @@ from cerebro_db.postgres.names import QualifiedName, quote
 # Which rows of a source a statement is about: None for all, the first block and the one after the
 # last, or a partition with its first and last buffer.
 Piece = tuple[int, ...] | None
-
-
 PACKED_IDS = (("partition_key", "integer"), ("buffer_id", "integer"), ("row_number", "integer"))
-
-
 # The rows of a piece in a statement that leaves some of them out.
 READ = "cerebro_rows"
 
