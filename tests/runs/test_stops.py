@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -147,7 +146,7 @@ def test_a_run_that_somebody_else_has_ended_meanwhile_is_left_alone() -> None:
     with pytest.raises(WrongRunStatus, match="run 1 is finished, and nothing is left"):
         check_unfinished(_driving("finished"), 1)
     with pytest.raises(WrongRunStatus, match="run 1 is without its states"):
-        check_unfinished(replace(_driving("interrupted"), has_states=False), 1)
+        check_unfinished(_driving("interrupted")._replace(has_states=False), 1)
 
 
 class _Empty:
