@@ -13,7 +13,7 @@ from cerebro_db.postgres.sessions.errors import SessionLost, StatementFailed
 _FEATURE_NOT_SUPPORTED = "0A000"
 
 # Before anything is looked up by a name: the database may have a search_path with schemas of others, who
-# would be run as the superuser that connects. The last one is Greenplum's, and means nothing elsewhere.
+# would be run as the superuser that connects. The last one is of servers with segments, and means nothing elsewhere.
 _FIRST = f"""
 SET search_path = pg_catalog, pg_temp;
 SET standard_conforming_strings = on;

@@ -218,7 +218,7 @@ def _of_server(connection: BlockingSession) -> Iterator[Finding]:
     yield Finding("server", "ok", str(version))
     yield _encoding(str(name), str(encoding))
     major = str(version).partition(".")[0].partition(" ")[0]
-    # Greenplum 6 is a 9.4, and has packages of its own.
+    # Servers with segments are older ones, and have packages of their own.
     has_packages = not major.isdigit() or int(major) >= _FIRST_OF_PACKAGES
     if plpython is None:
         advice = "install the one of the server's own packages, of its very version"

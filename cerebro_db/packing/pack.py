@@ -69,12 +69,12 @@ from cerebro_db.postgres.dialects.statements.packing import UNFINISHED, PackingS
 from cerebro_db.postgres.dialects.statements.packing_extras import add_columns
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.errors import StatementFailed
-from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of
+from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of, try_lock, unlock
 from cerebro_db.postgres.sessions.parallel import Statement, borrowed, run_all, run_each
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.completeness import check_complete, count_of, scanned_elsewhere
 from cerebro_db.postgres.tables.kinds import PACKED
-from cerebro_db.postgres.tables.leftovers import drop_leftovers, packing_key
+from cerebro_db.postgres.tables.leftovers import drop_leftovers, free_name, packing_key
 from cerebro_db.postgres.tables.outputs import new_outputs, replaced
 from cerebro_db.postgres.tables.packed import SUMMARY_SUFFIX, load_packed
 from cerebro_db.postgres.tables.relations import (
@@ -242,7 +242,7 @@ class _Job:
     def _locked(self, output: QualifiedName) -> Iterator[None]:
         """Keep other sessions from packing into the same table."""
         key = packing_key(output)
-        if not self._control.run(self._sql.try_lock, (key,))[0][0]:
+        if not try_lock(self._control, key):
             raise DuplicateTable(
                 f"output_table: {output} is being packed by another session, "
                 f"{holder_of(self._control, key)}",
@@ -253,13 +253,13 @@ class _Job:
         finally:
             self._control.recover()
             if not self._control.closed:
-                self._control.run_through(self._sql.unlock, (key,))
+                unlock(self._control, key)
 
     @contextlib.contextmanager
     def _tidied(self, work: Work) -> Iterator[None]:
         """Drop what an unfinished packing has left, of this or an earlier call."""
         for table in (work.build, work.stage):
-            self._drop_leftover(table)
+            free_name(self._control, table, UNFINISHED)
         try:
             yield
         except BaseException:
@@ -281,15 +281,6 @@ class _Job:
             borrowed(self._pool, 1) as (session,),
         ):
             session.run(drop)
-
-    def _drop_leftover(self, table: QualifiedName) -> None:
-        rows = self._control.run(self._sql.leftover, (table.schema, table.name))
-        if rows and rows[0][0] != UNFINISHED:
-            raise DuplicateTable(
-                f"output_table: the table {table} exists already; packing needs its name"
-            )
-        if rows:
-            self._control.run(self._sql.drop([table]))
 
     # -- the work ------------------------------------------------------------
     def _built(self, work: Work) -> tuple[Survey, Layout]:

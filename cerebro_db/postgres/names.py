@@ -38,7 +38,7 @@ _KEYWORDS = {
     "variadic", "verbose", "when", "where", "window", "with", "xmlattributes", "xmlconcat",
     "xmlelement", "xmlexists", "xmlforest", "xmlnamespaces", "xmlparse", "xmlpi", "xmlroot",
     "xmlserialize", "xmltable",
-    # Of Greenplum.
+    # Of servers with segments.
     "decode", "distributed", "exclude", "following", "group_id", "log", "median", "partition",
     "preceding", "rollup", "scatter", "sets", "unbounded",
 }  # fmt: skip

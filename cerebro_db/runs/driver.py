@@ -28,7 +28,7 @@ from cerebro_db.postgres.catalog.runs import Catalog, Driving, StoredRun
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.errors import Deadlocked, SessionLost, StatementFailed
-from cerebro_db.postgres.sessions.locks import transaction
+from cerebro_db.postgres.sessions.locks import transaction, try_lock_here
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.sessions.session import POLL_SECONDS, Session
 from cerebro_db.postgres.tables.outputs import new_output
@@ -147,7 +147,7 @@ class Drive:
             self._output = self._new_output(self._limits.model_output_table)
         with control_session(self._pool, None) as control, transaction(control):
             key, catalog = run.lock_key, Catalog(control)
-            if not control.run("SELECT pg_catalog.pg_try_advisory_xact_lock(%s)", (key,))[0][0]:
+            if not try_lock_here(control, key):
                 raise driven_by_another(control, run.run_id, key)
             if self._output is not None:
                 catalog.output_renamed(run.run_id, self._output)
@@ -400,7 +400,7 @@ class Drive:
             catalog = Catalog(control)
             with transaction(control):
                 key = catalog.lock_key(self._run_id)
-                if control.run("SELECT pg_catalog.pg_try_advisory_xact_lock(%s)", (key,))[0][0]:
+                if try_lock_here(control, key):
                     catalog.run_stopped(self._run_id, status, reason)
 
 

@@ -15,7 +15,7 @@ from cerebro_db.errors import (
     WrongRunStatus,
 )
 from cerebro_db.postgres.catalog.runs import Driving, StoredRun
-from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of
+from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of, try_lock, unlock
 from cerebro_db.postgres.sessions.session import POLL_SECONDS, Session
 from cerebro_db.runs.requests import Stopped
 
@@ -53,7 +53,7 @@ def check_version(run: StoredRun) -> None:
 @contextmanager
 def locked(session: Session, run_id: int, key: int) -> Iterator[None]:
     """Hold the lock of a run, so that no other driver can have it."""
-    if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,))[0][0]:
+    if not try_lock(session, key):
         raise driven_by_another(session, run_id, key)
     try:
         yield
@@ -61,7 +61,7 @@ def locked(session: Session, run_id: int, key: int) -> Iterator[None]:
         session.reset()
         with suppress(CerebroError):
             if not session.closed:
-                session.run_through("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
+                unlock(session, key)
 
 
 def driven_by_another(session: Session, run_id: int, key: int) -> ObjectInUse:
@@ -76,7 +76,7 @@ def driven_by_another(session: Session, run_id: int, key: int) -> ObjectInUse:
 def wait_for_orphans(session: Session, run: StoredRun) -> None:
     """Wait until no worker of an earlier driver can commit a hop any more."""
     key, end = guard_key(run), time.monotonic() + _ORPHANS_SECONDS
-    while not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,))[0][0]:
+    while not try_lock(session, key):
         if time.monotonic() > end:
             raise WrongRunStatus(
                 f"run {run.run_id}: a worker of its earlier driver is still at work, "
@@ -85,7 +85,7 @@ def wait_for_orphans(session: Session, run: StoredRun) -> None:
             )
         session.tick()
         time.sleep(POLL_SECONDS)
-    session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
+    unlock(session, key)
 
 
 def guard_key(run: StoredRun) -> int:

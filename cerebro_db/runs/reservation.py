@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from cerebro_db.errors import CerebroError, ObjectInUse
-from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of
+from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of, try_lock, unlock
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.outputs import check, cleared_output, output_key, table_key
 from cerebro_db.runs.setup import RunSetup
@@ -29,7 +29,7 @@ def reserved(session: Session, setup: RunSetup, notify: Callable[[str], None]) -
         DependentObjects: something depends on what is replaced.
     """
     key = output_key(setup.output)
-    if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,))[0][0]:
+    if not try_lock(session, key):
         raise ObjectInUse(
             f"{ROLE}: got {setup.output}, which another run is making at this moment: "
             f"{holder_of(session, key)}",
@@ -45,7 +45,7 @@ def reserved(session: Session, setup: RunSetup, notify: Callable[[str], None]) -
     finally:
         with suppress(CerebroError):
             if not session.busy and not session.closed:
-                session.run_through("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
+                unlock(session, key)
 
 
 def _keep_inputs(session: Session, setup: RunSetup) -> None:

@@ -32,11 +32,11 @@ from cerebro_db.postgres.dialects.statements.prediction import UNFINISHED
 from cerebro_db.postgres.dialects.statements.sources import Piece
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.errors import StatementFailed
-from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of, transaction
+from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of, transaction, try_lock
 from cerebro_db.postgres.sessions.parallel import gather_made, run_each
 from cerebro_db.postgres.sessions.session import Session, close_all, reset_all
 from cerebro_db.postgres.tables.completeness import check_complete, count_of
-from cerebro_db.postgres.tables.leftovers import draft_key, drop_leftovers
+from cerebro_db.postgres.tables.leftovers import draft_key, drop_leftovers, free_name
 from cerebro_db.postgres.tables.outputs import Outputs, publish, replaced
 from cerebro_db.relay.machine import cores
 from cerebro_db.scoring.prediction_models import Asked, Member
@@ -211,21 +211,13 @@ class Job(ABC):
         """
         build = work.outputs.unfinished()
         key = draft_key(build)
-        if not self._control.run(self._dialect.prediction.try_lock, (key,))[0][0]:
+        if not try_lock(self._control, key):
             raise DuplicateTable(
                 f"output_table: {work.output} is being made by another session, "
                 f"{holder_of(self._control, key)}",
                 hint=f"choose another name, or {END_HOLDER}",
             )
-        self._drop_leftover(session, build)
-
-    def _drop_leftover(self, session: Session, build: QualifiedName) -> None:
-        """Of a call whose process was killed."""
-        rows = session.run(*self._dialect.prediction.leftover(build))
-        if rows and rows[0][0] != UNFINISHED:
-            raise DuplicateTable(f"output_table: the table {build} exists; its name is needed")
-        if rows:
-            session.run(self._dialect.prediction.drop(build))
+        free_name(session, build, UNFINISHED)
 
     def _create(self, work: Work) -> None:
         """Make the table, empty."""

@@ -36,7 +36,7 @@ def write_events(plpy: Any, gd: dict[str, Any], task: str | None) -> None:
 
 
 def _write(tick: Tick, root: Folder, settings: Settings, role: str, given: EventsTask) -> None:
-    # On Greenplum this is a process of the coordinator, which has not trained.
+    # Where there are segments this is a process of the coordinator, which has not trained.
     configure_once(threads=1)
     # No name of a role is a way out of the directory.
     own = quote(role, safe="").replace(".", "%2E")

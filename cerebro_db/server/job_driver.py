@@ -24,7 +24,7 @@ from cerebro_db.postgres.catalog import drift
 from cerebro_db.postgres.catalog.jobs import ENDS, Job, Jobs
 from cerebro_db.postgres.catalog.runs import Catalog
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.sessions.locks import transaction
+from cerebro_db.postgres.sessions.locks import transaction, try_lock, unlock
 from cerebro_db.postgres.sessions.pool import SessionPool, is_alive
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.relations import CallerPath, SearchPath
@@ -152,7 +152,7 @@ class JobDriver:
         jobs = Jobs(session)
         job = jobs.job(self._job_id)
         # Whoever starts jobs does so one after another (_start_jobs): there is room until this returns.
-        if not session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (job.lock_key,))[0][0]:
+        if not try_lock(session, job.lock_key):
             return False
         if jobs.course(job.job_id).stands in ENDS or not jobs.may_start(job.job_id):
             return False
@@ -384,7 +384,7 @@ class JobDriver:
                 before = (*GOING_ON, "interrupted")  # where it did not come to be driven
                 Catalog(self._session).run_stopped(run_id, status, error or status, before)
             jobs.log(self._job_id, status, run_id, error)
-            self._session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (self._job.lock_key,))
+            unlock(self._session, self._job.lock_key)
             jobs.start()
         except CerebroError as failure:
             if not self._is_held():

@@ -16,7 +16,6 @@ from cerebro_db.postgres.sessions.session import POLL_SECONDS, Session
 
 _THERE_ALREADY = "23505"
 _DIFFERENCES = "SELECT message, hint FROM cerebro._catalog_differences() LIMIT 1"
-_LOCK = "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
 LOCK_SECONDS = 30.0
 
 
@@ -45,6 +44,21 @@ def _check_copies(session: Session) -> None:
         raise InvalidData(message, hint=hint)
 
 
+def try_lock(session: Session, key: int) -> bool:
+    """Take an advisory lock for a session, if nobody has it."""
+    return bool(session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,))[0][0])
+
+
+def try_lock_here(session: Session, key: int) -> bool:
+    """Take an advisory lock until the transaction ends, if nobody has it."""
+    return bool(session.run("SELECT pg_catalog.pg_try_advisory_xact_lock(%s)", (key,))[0][0])
+
+
+def unlock(session: Session, key: int) -> None:
+    """Give an advisory lock of a session back."""
+    session.run_through("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
+
+
 def lock(session: Session, subject: str) -> None:
     """Be the only one who works on a subject until the transaction ends.
 
@@ -53,7 +67,7 @@ def lock(session: Session, subject: str) -> None:
     """
     key = lock_key(subject)
     deadline = time.monotonic() + LOCK_SECONDS
-    while not session.run(_LOCK, (key,))[0][0]:
+    while not try_lock_here(session, key):
         if time.monotonic() >= deadline:
             raise ObjectInUse(
                 f"{subject}: got no lock within {LOCK_SECONDS:.0f} seconds; it is held by "

@@ -89,7 +89,7 @@ named_types(oid) AS (
     SELECT d.refobjid FROM holders h JOIN pg_catalog.pg_depend d USING (classid, objid), classes k
      WHERE d.refclassid = k.type),
 types(oid) AS (
-    SELECT n.oid FROM named_types n  -- Greenplum 6 takes no union of several selects as the start of a recursion
+    SELECT n.oid FROM named_types n  -- not all servers take a union of several selects as the start of a recursion
      UNION
     SELECT p.part
       FROM types t JOIN (

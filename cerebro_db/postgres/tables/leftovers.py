@@ -6,9 +6,15 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from cerebro_db.errors import CerebroError
+from cerebro_db.errors import CerebroError, DuplicateTable
 from cerebro_db.postgres.names import STATES_SCHEMA, QualifiedName
-from cerebro_db.postgres.sessions.locks import lock_key, transaction
+from cerebro_db.postgres.sessions.locks import (
+    lock_key,
+    transaction,
+    try_lock,
+    try_lock_here,
+    unlock,
+)
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.kinds import BUILD_SUFFIX, DRAFTS, PACKING_SUFFIXES, PACKINGS
 
@@ -39,10 +45,24 @@ def drop_leftovers(session: Session, notify: Callable[[str], None]) -> None:
                 notify(f"dropped {table}, which a call has left that was killed")
 
 
+def free_name(session: Session, table: QualifiedName, comment: str) -> None:
+    """Drop an unfinished table of a call that was killed, whose name is needed.
+
+    Raises:
+        DuplicateTable: a table of that name has another comment, or none.
+    """
+    for (found,) in session.run(_COMMENT, (table.schema, table.name)):
+        if found != comment:
+            raise DuplicateTable(
+                f"output_table: the table {table} exists already; its name is needed"
+            )
+        session.run(f"DROP TABLE {table.sql}")
+
+
 def _dropped(session: Session, table: QualifiedName, comment: str, key: int) -> bool:
     """Drop a table unless a call works on it; whether that was done."""
     with transaction(session):
-        if not session.run(_TRY_LOCK, (key,))[0][0]:
+        if not try_lock_here(session, key):
             return False
         session.run("SET LOCAL lock_timeout = '1s'")
         session.run(f"LOCK TABLE {table.sql} IN ACCESS EXCLUSIVE MODE")
@@ -60,7 +80,6 @@ def _packing_of(table: QualifiedName) -> int:
 
 
 _PACKING, _DRAFT = PACKINGS.text(BUILD_SUFFIX), DRAFTS.text()
-_TRY_LOCK = "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
 _COMMENT = """
 SELECT pg_catalog.obj_description(c.oid, 'pg_class')
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -109,7 +128,7 @@ def scratch_tables(session: Session) -> Iterator[QualifiedName]:
             with suppress(CerebroError), session.undisturbed():
                 _drop(session, base)
             with suppress(CerebroError), session.undisturbed():
-                session.run("SELECT pg_catalog.pg_advisory_unlock(%s)", (lock_key(base.text),))
+                unlock(session, lock_key(base.text))
 
 
 def is_in_use(session: Session, table: str) -> bool:
@@ -122,7 +141,7 @@ def is_in_use(session: Session, table: str) -> bool:
     if not table.startswith(PREFIX):
         return False
     key = lock_key(_base(table).text)
-    return not session.run("SELECT pg_catalog.pg_try_advisory_xact_lock(%s)", (key,))[0][0]
+    return not try_lock_here(session, key)
 
 
 def _base(table: str) -> QualifiedName:
@@ -132,11 +151,11 @@ def _base(table: str) -> QualifiedName:
 def _drop_left(session: Session) -> None:
     for base in {_base(name) for (name,) in session.run(_LEFT)}:
         key = lock_key(base.text)
-        if session.run("SELECT pg_catalog.pg_try_advisory_lock(%s)", (key,))[0][0]:
+        if try_lock(session, key):
             try:
                 _drop(session, base)
             finally:
-                session.run_through("SELECT pg_catalog.pg_advisory_unlock(%s)", (key,))
+                unlock(session, key)
 
 
 def _drop(session: Session, base: QualifiedName) -> None:

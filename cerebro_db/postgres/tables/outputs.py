@@ -19,7 +19,13 @@ from cerebro_db.errors import (
 )
 from cerebro_db.postgres.names import QualifiedName, quote, shown_literal
 from cerebro_db.postgres.sessions.errors import LOCK_TIMEOUT, StatementFailed
-from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of, lock_key, transaction
+from cerebro_db.postgres.sessions.locks import (
+    END_HOLDER,
+    holder_of,
+    lock_key,
+    transaction,
+    try_lock_here,
+)
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.kinds import GIVEN, GRANTS, KINDS, MODELS, PACKINGS, TABLES, Kind
 from cerebro_db.postgres.tables.leftovers import packing_key
@@ -375,7 +381,7 @@ def _check_unused(session: Session, outputs: Outputs, tables: Sequence[Table]) -
     if outputs.kind is PACKINGS:
         keys.append(packing_key(outputs.name))
     for key in keys:
-        if not session.run("SELECT pg_catalog.pg_try_advisory_xact_lock(%s)", (key,))[0][0]:
+        if not try_lock_here(session, key):
             raise ObjectInUse(
                 f"{outputs.role}: got {outputs.text!r}; a run that goes on uses {outputs.name}: "
                 f"{holder_of(session, key)}",

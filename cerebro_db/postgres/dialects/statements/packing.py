@@ -95,8 +95,6 @@ class PackingStatements:
         "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT %s; "
         "SET LOCAL enable_seqscan = off"
     )
-    try_lock = "SELECT pg_catalog.pg_try_advisory_lock(%s)"
-    unlock = "SELECT pg_catalog.pg_advisory_unlock(%s)"
 
     # Parameter: the oid. Rows have addresses that we may read only in plain tables, and only
     # with the privilege on the whole table. What settings of the caller decide is read under these.
@@ -110,11 +108,6 @@ class PackingStatements:
       FROM pg_catalog.pg_class c WHERE c.oid = %s
     """
     # Parameters: schema, name.
-    leftover = """
-    SELECT pg_catalog.obj_description(c.oid, 'pg_class')
-      FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-     WHERE n.nspname = %s AND c.relname = %s
-    """
     blocks = """
     SELECT pg_catalog.pg_relation_size(c.oid)
            / pg_catalog.current_setting('block_size')::bigint

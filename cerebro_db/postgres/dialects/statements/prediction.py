@@ -44,7 +44,6 @@ class PredictionStatements:
     begin = f"BEGIN ISOLATION LEVEL REPEATABLE READ; {_SCANS}"
     follow = f"BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT %s; {_SCANS}"
     export = "SELECT pg_catalog.pg_export_snapshot()"
-    try_lock = "SELECT pg_catalog.pg_try_advisory_lock(%s)"
     # Whether segments predict, each the rows that it has.
     in_one_statement = False
     # What tells where a row of a scan is, and which of several is named.
@@ -71,15 +70,6 @@ class PredictionStatements:
         return (
             f"ALTER TABLE {table.sql} RENAME TO {quote(output.name)}; {PREDICTIONS.comment(output)}"
         )
-
-    def leftover(self, table: QualifiedName) -> Statement:
-        """The comment of a table, if there is one."""
-        sql = (
-            "SELECT pg_catalog.obj_description(c.oid, 'pg_class') FROM pg_catalog.pg_class c "
-            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = %s AND c.relname = %s"
-        )
-        return sql, [table.schema, table.name]
 
     def drop(self, table: QualifiedName) -> str:
         """Remove what is not finished."""
