@@ -43,7 +43,8 @@ from cerebro_db.postgres.dialects.segments.rotation import Rotation
 from cerebro_db.postgres.dialects.statements.orders import Statement, made
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.session import POLL_SECONDS, Session, wait_any
-from cerebro_db.postgres.tables.packed import PackedTable, cause_of
+from cerebro_db.postgres.tables.fingerprint import cause_of
+from cerebro_db.postgres.tables.packed import PackedTable
 from cerebro_db.protocol import HopFailed, StateMade, StateReport, report_of
 
 # A worker that has not stopped then is left to itself.

@@ -15,7 +15,8 @@ from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.statements.orders import AverageOrder, HopOrder, StateTables
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.sessions.session import Session
-from cerebro_db.postgres.tables.packed import PackedTable, PartitionInfo
+from cerebro_db.postgres.tables.buffers import PartitionInfo
+from cerebro_db.postgres.tables.packed import PackedTable
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from cerebro_db.postgres.calls.host import control_session, preparation
 from cerebro_db.postgres.names import HERE
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.sessions.session import Session
-from cerebro_db.postgres.tables.relations import CallerPath
+from cerebro_db.postgres.tables.search_path import CallerPath
 from cerebro_db.requests.models import ExportRequest
 
 

@@ -29,7 +29,8 @@ from cerebro_db.postgres.catalog.runs import Catalog, StoredRun
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.locks import lock
 from cerebro_db.postgres.sessions.session import Session
-from cerebro_db.postgres.tables.packed import fingerprint, packed_of
+from cerebro_db.postgres.tables.fingerprint import fingerprint
+from cerebro_db.postgres.tables.packed import packed_of
 from cerebro_db.requests.registry import RegisterRequest
 
 

@@ -77,13 +77,8 @@ from cerebro_db.postgres.tables.kinds import PACKED
 from cerebro_db.postgres.tables.leftovers import drop_leftovers, free_name, packing_key
 from cerebro_db.postgres.tables.outputs import new_outputs, replaced
 from cerebro_db.postgres.tables.packed import SUMMARY_SUFFIX, load_packed
-from cerebro_db.postgres.tables.relations import (
-    CallerPath,
-    Relation,
-    find,
-    forget_search_path,
-    use_search_path,
-)
+from cerebro_db.postgres.tables.relations import Relation, find
+from cerebro_db.postgres.tables.search_path import CallerPath, forget_search_path, use_search_path
 from cerebro_db.relay.machine import cores
 
 

@@ -33,7 +33,7 @@ from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.direct import board
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.sessions.session import Session
-from cerebro_db.postgres.tables.relations import CallerPath
+from cerebro_db.postgres.tables.search_path import CallerPath
 from cerebro_db.requests.fitting import ResumeRequest
 from cerebro_db.runs import results
 from cerebro_db.runs.catalog import RunCatalog, ends_of

@@ -23,9 +23,9 @@ from cerebro_db.postgres.catalog.registry import Registry
 from cerebro_db.postgres.catalog.runs import Catalog, StoredRun
 from cerebro_db.postgres.sessions.locks import transaction
 from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.fingerprint import fingerprint
 from cerebro_db.postgres.tables.packed import (
     PackedTable,
-    fingerprint,
     is_packed,
     load_packed,
     origin_of,

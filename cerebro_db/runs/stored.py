@@ -41,9 +41,10 @@ from cerebro_db.postgres.dialects.statements.orders import StateTables
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.locks import transaction
 from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.fingerprint import check_name
+from cerebro_db.postgres.tables.fingerprint import fingerprint as packed_fingerprint
 from cerebro_db.postgres.tables.kinds import STATES_SUFFIX
-from cerebro_db.postgres.tables.packed import PackedTable, check_name, packed_of
-from cerebro_db.postgres.tables.packed import fingerprint as packed_fingerprint
+from cerebro_db.postgres.tables.packed import PackedTable, packed_of
 from cerebro_db.requests.fitting import check_workers
 from cerebro_db.runs.catalog import RunCatalog
 from cerebro_db.runs.setup import RunSetup, partitions_of, workers_of

@@ -43,16 +43,12 @@ from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.locks import transaction
 from cerebro_db.postgres.sessions.parallel import Statement, gather
 from cerebro_db.postgres.sessions.session import Session, close_all
+from cerebro_db.postgres.tables.buffers import PartitionInfo
+from cerebro_db.postgres.tables.fingerprint import cause_of
 from cerebro_db.postgres.tables.kinds import CONFUSION as CONFUSION_MATRICES
 from cerebro_db.postgres.tables.kinds import SCORES, Kind
 from cerebro_db.postgres.tables.outputs import Outputs, new_outputs, replaced
-from cerebro_db.postgres.tables.packed import (
-    PackedTable,
-    PartitionInfo,
-    cause_of,
-    is_packed,
-    load_packed,
-)
+from cerebro_db.postgres.tables.packed import PackedTable, is_packed, load_packed
 from cerebro_db.postgres.tables.relations import Relation, find
 from cerebro_db.relay.machine import cores
 from cerebro_db.requests.predicting import ScoringRequest

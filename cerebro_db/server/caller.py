@@ -12,7 +12,7 @@ from cerebro_db.postgres.dialects.postgresql.dialect import DECIDING_SETTINGS
 from cerebro_db.postgres.names import value_literal
 from cerebro_db.postgres.sessions.errors import StatementFailed, as_raised
 from cerebro_db.postgres.sessions.session import Session, Tick
-from cerebro_db.postgres.tables.relations import SearchPath, use_search_path
+from cerebro_db.postgres.tables.search_path import SearchPath, use_search_path
 
 # Types of parameters: without a schema they would be looked for on the caller's path.
 TEXT, BYTEA, OID, INT4 = "pg_catalog.text", "pg_catalog.bytea", "pg_catalog.oid", "pg_catalog.int4"

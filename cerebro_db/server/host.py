@@ -19,7 +19,7 @@ from cerebro_db.postgres.sessions.dsn import without_cleartext
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.sessions.session import Session
-from cerebro_db.postgres.tables.relations import (
+from cerebro_db.postgres.tables.search_path import (
     CallerPath,
     SearchPath,
     forget_search_path,

@@ -29,7 +29,8 @@ from cerebro_db.postgres.calls.settings import SEARCH_PATH
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.kinds import PACKED, PREDICTIONS
 from cerebro_db.postgres.tables.outputs import new_outputs
-from cerebro_db.postgres.tables.relations import CallerPath, SearchPath, column, find, new_name
+from cerebro_db.postgres.tables.relations import column, find, new_name
+from cerebro_db.postgres.tables.search_path import CallerPath, SearchPath
 from cerebro_db.relay.machine import cores
 from cerebro_db.requests.declared import FUNCTIONS, Function, Job, Request, Unscheduled
 from cerebro_db.requests.fitting import ResumeRequest, RunRequest

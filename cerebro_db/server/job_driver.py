@@ -27,7 +27,7 @@ from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.sessions.locks import transaction, try_lock, unlock
 from cerebro_db.postgres.sessions.pool import SessionPool, is_alive
 from cerebro_db.postgres.sessions.session import Session
-from cerebro_db.postgres.tables.relations import CallerPath, SearchPath
+from cerebro_db.postgres.tables.search_path import CallerPath, SearchPath
 from cerebro_db.postgres.tables.times import STYLES, Styles
 from cerebro_db.requests.declared import RUN, Function
 from cerebro_db.runs import job_drivers, lifecycle

@@ -20,7 +20,8 @@ from cerebro_db.postgres.catalog.runs import Catalog
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.kinds import STATES_SUFFIX
-from cerebro_db.postgres.tables.relations import CallerPath, find_if_there, require_text, spellings
+from cerebro_db.postgres.tables.relations import find_if_there, require_text, spellings
+from cerebro_db.postgres.tables.search_path import CallerPath
 from cerebro_db.postgres.tables.times import Styles
 from cerebro_db.requests.predicting import PredictOutputsRequest, PredictRowRequest
 from cerebro_db.scoring.prediction_models import Asked, models_of_table, shown_classes

@@ -16,12 +16,8 @@ from cerebro_db.postgres.dialects.statements.orders import (
     Statement,
 )
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.tables.packed import (
-    PackedInput,
-    PackedTable,
-    PackedTarget,
-    PartitionInfo,
-)
+from cerebro_db.postgres.tables.buffers import PartitionInfo
+from cerebro_db.postgres.tables.packed import PackedInput, PackedTable, PackedTarget
 from cerebro_db.postgres.tables.relations import Relation
 
 SOURCE, TARGET = QualifiedName("cerebro_states", "run_1"), QualifiedName("cerebro_states", "run_2")

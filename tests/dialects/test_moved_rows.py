@@ -12,7 +12,8 @@ from cerebro_db.decide.strategies.task import WholeTask
 from cerebro_db.postgres.dialects.choice import dialect_of
 from cerebro_db.postgres.dialects.statements.orders import HopOrder, ScanOrder
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.tables.packed import PackedTable, PartitionInfo
+from cerebro_db.postgres.tables.buffers import PartitionInfo
+from cerebro_db.postgres.tables.packed import PackedTable
 from cerebro_db.runs.setup import workers_of
 
 PLAIN, SEGMENTS = (

@@ -14,7 +14,8 @@ from cerebro_db.postgres.dialects.statements.orders import HopOrder, ScanOrder, 
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.errors import SessionLost, StatementFailed
 from cerebro_db.postgres.sessions.session import Session
-from cerebro_db.postgres.tables.packed import PackedTable, load_packed, print_query
+from cerebro_db.postgres.tables.fingerprint import print_query
+from cerebro_db.postgres.tables.packed import PackedTable, load_packed
 from cerebro_db.runs.results import model_tables, models_from_states
 from conftest import Sql
 

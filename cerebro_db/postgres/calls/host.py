@@ -17,7 +17,7 @@ from cerebro_db.postgres.dialects.choice import IDENTITY, PostgreSQL, dialect_of
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.sessions.session import Session
-from cerebro_db.postgres.tables.relations import CallerPath, forget_search_path, use_search_path
+from cerebro_db.postgres.tables.search_path import CallerPath, forget_search_path, use_search_path
 from cerebro_db.postgres.tables.times import Styles
 
 NO_RUN = 0

@@ -2,188 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import re
-from collections import namedtuple
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cerebro_db.columns.recorded import Recorded, parse_recorded
-from cerebro_db.configs.messages import shown
 from cerebro_db.errors import (
-    PACK_AGAIN,
-    CerebroError,
-    InvalidData,
     UndefinedTable,
     WrongObjectType,
-    WrongRunStatus,
 )
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.buffers import Block, PartitionInfo, read_buffers
 from cerebro_db.postgres.tables.completeness import check_local
 from cerebro_db.postgres.tables.kinds import MAX_TARGETS, Facts, Shape
 from cerebro_db.postgres.tables.relations import KINDS, Relation, find
-
-_WORD = 4
-_KEYS = ("partition_key", "buffer_id", "num_rows", "segment_key")
-
-
-class PartitionInfo(NamedTuple):
-    """The rows of one partition, and of each of its buffers as (buffer_id, rows).
-
-    Attributes:
-        segment_key: where they lie, None where tables are not spread over segments.
-    """
-
-    partition_key: int
-    rows: int
-    buffers: tuple[tuple[int, int], ...]
-    segment_key: int | None = None
-
-
-# SQLSTATE of what finds no rows, and of what finds no table.
-_WITHOUT_ROWS = (InvalidData.sqlstate, UndefinedTable.sqlstate)
-
-
-def check_name(session: Session, relation: Relation) -> None:
-    """Check that a name is still that of the table that was found at the beginning.
-
-    Raises:
-        WrongRunStatus: it is another table's by now, or nobody's.
-    """
-    ((oid,),) = session.run("SELECT pg_catalog.to_regclass(%s)::oid", (relation.name.text,))
-    if oid != relation.oid:
-        raise WrongRunStatus(
-            f"{relation.name}: got {'no' if oid is None else 'another'} table; allowed: the table that was "
-            "read at the beginning",
-            hint="it was renamed or replaced while it was read: give the table its name back, and go on with "
-            "cerebro.cerebro_resume, or start anew with the other table",
-        )
-
-
-def cause_of(error: CerebroError, session: Session, relations: Iterable[Relation]) -> CerebroError:
-    """What a read of packed tables has failed for: maybe the name of one has become another table's.
-
-    Args:
-        error: of the statement that has read them.
-        session: any other one.
-        relations: the tables, as they were found at the beginning.
-    """
-    try:
-        for relation in relations if error.sqlstate in _WITHOUT_ROWS else ():
-            check_name(session, relation)
-    except WrongRunStatus as taken:
-        return taken
-    return error
-
-
-class Block(NamedTuple):
-    """A column of arrays, one array of all rows in each buffer.
-
-    Attributes:
-        name: of the bytea column; the shapes are in another one beside it.
-        shape: of one row.
-        weighted: whether a number more lies behind each row.
-    """
-
-    name: str
-    shape: Shape
-    weighted: bool = False
-
-    def told(self, rows: int) -> list[int]:
-        """The shape of a buffer of so many rows."""
-        return [rows, *self.shape]
-
-    def size(self, rows: int) -> int:
-        """Bytes of a buffer of so many rows."""
-        return rows * (math.prod(self.shape) + self.weighted) * _WORD
-
-
-def read_buffers(
-    session: Session, relation: Relation, summary: Facts, blocks: Sequence[Block], hint: str
-) -> tuple[PartitionInfo, ...]:
-    """The partitions of a packed table; no byte of the data is read.
-
-    Args:
-        session: has the caller's rights.
-        relation: the packed table.
-        summary: the row of its summary.
-        blocks: its columns of arrays.
-        hint: what makes such tables.
-
-    Raises:
-        InvalidData: buffers are missing, there are others, or one has another size.
-        WrongObjectType: a number is none.
-    """
-    keys = [name for name in _KEYS if relation.has(name)]
-    rows = session.run(_query(relation.name, keys, blocks))
-    found: dict[tuple[int, int | None], dict[int, int]] = {}
-    for row in rows:
-        facts = Facts(summary.role, relation.name, dict(zip(keys, row, strict=False)), hint)
-        key, buffer_id, count, *segment = (
-            facts.whole(name, facts.row[name], 0) for name in facts.row
-        )
-        place = f"{summary.role}: {relation.name} has, in partition {key}, buffer {buffer_id}"
-        _check_sizes(place, count, row[len(keys) :], blocks)
-        buffers = found.setdefault((key, segment[0] if segment else None), {})
-        if buffer_id in buffers:
-            raise InvalidData(f"{place}, twice; allowed: each buffer once", PACK_AGAIN)
-        buffers[buffer_id] = count
-    partitions = tuple(
-        PartitionInfo(key, sum(buffers.values()), tuple(buffers.items()), where)
-        for (key, where), buffers in found.items()
-    )
-    _check_counts(summary, relation.name, partitions)
-    return partitions
-
-
-def _query(table: QualifiedName, keys: Sequence[str], blocks: Sequence[Block]) -> str:
-    # One size more than a shape should have is enough to see that it is another one. OFFSET 0 has
-    # this computed where the rows lie, as in ``print_query``.
-    sizes = (
-        f"(p.{quote(one.name + '_shape')})[1:{len(one.shape) + 2}] AS shape{place}, "
-        f"pg_catalog.octet_length(p.{quote(one.name)}) AS bytes{place}"
-        for place, one in enumerate(blocks)
-    )
-    listed = ", ".join([*(f"p.{name}" for name in keys), *sizes])
-    return f"SELECT * FROM (SELECT {listed} FROM {table.sql} p OFFSET 0) AS q ORDER BY 1, 2"
-
-
-def _check_sizes(place: str, rows: int, found: Sequence[Any], blocks: Sequence[Block]) -> None:
-    """Number of rows, shapes and bytes of a buffer say the same."""
-    for block, shape, size in zip(blocks, found[::2], found[1::2], strict=True):
-        told, wanted = block.told(rows), block.size(rows)
-        if shape != told or size != wanted:
-            raise InvalidData(
-                f"{place}, num_rows {rows} with {block.name} of shape {shown(shape)} in {size} "
-                f"bytes; allowed: shape {told} in {wanted} bytes",
-                PACK_AGAIN,
-            )
-
-
-def _check_counts(
-    summary: Facts, table: QualifiedName, partitions: Sequence[PartitionInfo]
-) -> None:
-    """As many rows and buffers in each partition as packing has written down."""
-    names = ("rows_per_partition", "buffers_per_partition")
-    wanted = dict(enumerate(zip(*map(summary.wholes, names), strict=False)))
-    found = {one.partition_key: (one.rows, len(one.buffers)) for one in partitions}
-    if len(found) < len(partitions):
-        raise InvalidData(
-            f"{summary.role}: {table} has a partition on several segments; allowed: each on one",
-            PACK_AGAIN,
-        )
-    for key in sorted({*wanted, *found}):
-        got, told = found.get(key, (0, 0)), wanted.get(key, (0, 0))
-        if got != told:
-            raise InvalidData(
-                f"{summary.role}: {table} has, in partition {key}, {got[0]} rows in {got[1]} "
-                f"buffers; allowed: {told[0]} rows in {told[1]}, as {summary.table} says",
-                PACK_AGAIN,
-            )
-
 
 FORMAT_VERSION = 1
 SUMMARY_SUFFIX = "_summary"
@@ -399,69 +232,6 @@ def recorded_encoding(session: Session, summary: Relation, role: str) -> Recorde
     rows = session.run(f"SELECT s.encoding::text FROM {summary.name.sql} s")
     text = rows[0][0] if rows else None
     return None if text is None else parse_recorded(text, f"{role}: {summary.name}")
-
-
-def fingerprint(session: Session, packed: PackedTable, like: str | None = None) -> str:
-    """Fingerprint of a packed table: another one once anything in it was changed.
-
-    The rows' own transaction numbers are part of it, so that no byte of the data has to be read.
-
-    Args:
-        session: has the caller's rights.
-        packed: the table.
-        like: an earlier fingerprint that it is to be compared with.
-
-    Raises:
-        InvalidData: that one is of a later version of Cerebro-DB, whose expression is not known here.
-    """
-    if like is not None and (other := _OTHER_PRINT.match(like)):
-        raise InvalidData(
-            f"{packed.relation.name}: got a fingerprint of version {other[1]}; allowed: {_PRINT_VERSION}",
-            hint="a later version of Cerebro-DB has made it: go on with that one",
-        )
-    rows = session.run(print_query(packed))
-    return hashlib.sha256(f"{rows[0][0]} {_facts_1(packed)}".encode()).hexdigest()
-
-
-# A run that is resumed compares its fingerprint, whichever version has made it: an expression that was
-# released never changes. Another one gets the next number, before a colon, and its own function.
-_PRINT_VERSION = 1
-_OTHER_PRINT = re.compile(r"(\d+):")
-
-
-def _facts_1(packed: PackedTable) -> str:
-    """Facts about a packed table as text; as 0.1.0 had them, whatever attributes were added since."""
-
-    def told(kind: str, names: str, values: Sequence[Any]) -> tuple[Any, ...]:
-        made: Any = namedtuple(kind, names)  # type: ignore[misc]
-        return tuple(made(*(getattr(one, name) for name in names.split())) for one in values)
-
-    targets = (
-        "name kind shape dtype type category num_classes classes_found class_values class_array"
-    )
-    return repr(
-        (
-            told("PackedInput", "name shape dtype type", packed.inputs),
-            told("PackedTarget", targets, packed.targets),
-            packed.normalizing_const,
-            told("PartitionInfo", "partition_key rows buffers segment_key", packed.partitions),
-        )
-    )
-
-
-def print_query(packed: PackedTable) -> str:
-    """The query for what is known of the rows of a packed table without reading their bytes."""
-    version = "p.xmin::text" if packed.relation.kind == "r" else "''"
-    columns = [*(one.name for one in packed.inputs), *(one.name for one in packed.targets[1:])]
-    lengths = ", ".join(f"pg_catalog.octet_length(p.{quote(name)})" for name in columns)
-    # OFFSET 0 has this computed where the rows lie: a planner would rather bring them to where they
-    # are sorted, bytes and all.
-    return (
-        "SELECT pg_catalog.md5(pg_catalog.string_agg(q.told, ',' "
-        "ORDER BY q.partition_key, q.buffer_id)) FROM (SELECT p.partition_key, p.buffer_id, "
-        f"pg_catalog.concat_ws('/', p.partition_key, p.buffer_id, {version}, {lengths}) AS told "
-        f"FROM {packed.relation.name.sql} p OFFSET 0) AS q"
-    )
 
 
 def packed_of(session: Session, oid: int, role: str) -> PackedTable:

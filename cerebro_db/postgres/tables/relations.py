@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
 
 from cerebro_db.columns.values import Column
 from cerebro_db.configs.arguments import nearest
@@ -28,6 +27,7 @@ from cerebro_db.postgres.names import (
 )
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.foreign_code import check_code
+from cerebro_db.postgres.tables.search_path import SCHEMA, TEMPORARY, search_path_of
 
 KINDS = {
     "r": "table",
@@ -76,95 +76,6 @@ class Relation:
         return any(column.name == name for column in self.columns)
 
 
-class SearchPath(NamedTuple):
-    """Schemas in which the names that a caller gives are looked for.
-
-    Attributes:
-        schemas: in their order, those that the server adds by itself included.
-        first: where new tables are made.
-        temporary: the schema of the caller's temporary tables; None where it has none yet.
-        in_callers: whether names are looked up in the caller's own session, which can see them.
-    """
-
-    schemas: tuple[str, ...] = ()
-    first: str | None = None
-    temporary: str | None = None
-    in_callers: bool = False
-
-    def is_temporary(self, schema: str) -> bool:
-        """True if the schema is that of the caller's temporary tables."""
-        return schema in (_TEMPORARY, self.temporary)
-
-    def hides(self, schema: str) -> bool:
-        """True if temporary tables come before those of a schema where none is named."""
-        before = self.schemas[: self.schemas.index(schema)] if schema in self.schemas else ()
-        return not self.in_callers and self.temporary in before
-
-
-# As text it is what ``SHOW search_path`` tells; then the caller has no temporary tables.
-CallerPath = SearchPath | str
-
-
-def use_search_path(session: Session, path: CallerPath | None) -> SearchPath:
-    """From now on the names that a caller gives are looked for on their search path.
-
-    The session's own stays as it is: a function or an operator that someone has put into a
-    schema of that path, to be taken for one of the server, is never run by a statement of ours.
-
-    Args:
-        session: in no transaction.
-        path: of the caller; None for the session's own.
-    """
-    if not isinstance(path, SearchPath):
-        schemas, first = session.run(_SCHEMAS, (path,))[0]
-        path = SearchPath(tuple(schemas), first)
-    session.search_path = path
-    return path
-
-
-def search_path_with(session: Session, path: str, temporary: str) -> SearchPath:
-    """Search path of a caller, from its text and the schema of temporary tables.
-
-    Args:
-        session: in no transaction.
-        path: of the caller.
-        temporary: how the schema of their temporary tables is called, if there is one.
-    """
-    found = use_search_path(session, path)
-    leads = _LEADING_TEMPORARY.match(path) is not None
-    # The session's own temporary tables are not the caller's.
-    schemas = tuple(name for name in found.schemas if not name.startswith(f"{_TEMPORARY}_"))
-    found = found._replace(schemas=schemas, first=_TEMPORARY if leads else found.first)
-    if not session.run(_SCHEMA, (temporary,)):
-        return found
-    comes_first = leads or _TEMPORARY not in path  # as long as nobody has put it somewhere else
-    schemas = (temporary, *schemas) if comes_first else (*schemas, temporary)
-    return found._replace(schemas=schemas, temporary=temporary)
-
-
-def forget_search_path(session: Session) -> None:
-    """From now on the session's own search path is used."""
-    session.search_path = None
-
-
-def _search_path(session: Session) -> SearchPath:
-    known: SearchPath | None = session.search_path
-    return known or use_search_path(session, None)
-
-
-# How every session calls the schema of its own temporary tables.
-_TEMPORARY = "pg_temp"
-_LEADING_TEMPORARY = re.compile(r'\s*"?pg_temp"?\s*(,|$)')
-# Two statements, of which the second runs with a path that is not to be trusted: every name of it
-# has its schema, and there is no operator. At their end the session's path is as it was.
-_SCHEMAS = """
-SELECT pg_catalog.set_config(
-    'search_path', COALESCE(%s, pg_catalog.current_setting('search_path')), true);
-SELECT pg_catalog.current_schemas(true)::pg_catalog.text[],
-       pg_catalog.current_schema()::pg_catalog.text
-"""
-
-
 def find_if_there(
     session: Session, text: str | None, role: str, use: Use = Use.READ
 ) -> Relation | None:
@@ -204,7 +115,7 @@ def find(session: Session, text: str | None, role: str, use: Use = Use.READ) -> 
 def _hint_where_none_is(session: Session, given: str) -> str:
     if is_registered(given):
         return _REGISTERED_HINT
-    path, schema = _search_path(session), _readings_here(session, given)[0][:-1]
+    path, schema = search_path_of(session), _readings_here(session, given)[0][:-1]
     if schema and path.is_temporary(schema[0]) and not path.in_callers:
         return _TEMPORARY_HINT
     return _nearest_table(session, given) + (UndefinedTable.advice or "")
@@ -245,7 +156,7 @@ def check_not_hidden(
     Raises:
         DuplicateTable: there is such a temporary table.
     """
-    path = _search_path(session)
+    path = search_path_of(session)
     readings = _readings_here(session, require_text(text, role))
     if len(readings[0]) > 1 or not path.hides(tables[0].schema):
         return
@@ -290,7 +201,7 @@ def new_name(session: Session, text: str | None, role: str) -> QualifiedName:
 def possible_names(session: Session, text: str) -> list[QualifiedName]:
     """The names that a text may mean where no table has it, in the order of the search path."""
     *schema, name = _readings_here(session, text)[0]
-    return [QualifiedName(one, name) for one in schema or _search_path(session).schemas]
+    return [QualifiedName(one, name) for one in schema or search_path_of(session).schemas]
 
 
 def column(relation: Relation, text: str | None, role: str) -> Column:
@@ -353,7 +264,7 @@ def _fold(part: str) -> str:
 
 
 def _found(session: Session, parts: tuple[str, ...]) -> list[tuple[object, ...]]:
-    path = _search_path(session)
+    path = search_path_of(session)
     if len(parts) > 1:
         if path.is_temporary(parts[0]) and not path.in_callers:
             return []
@@ -364,7 +275,7 @@ def _found(session: Session, parts: tuple[str, ...]) -> list[tuple[object, ...]]
 def _nearest_table(session: Session, given: str) -> str:
     """The table that was meant, perhaps, among those that the caller may read; or nothing."""
     *schema, name = _readings_here(session, given)[0]
-    schemas = schema or list(_search_path(session).schemas)
+    schemas = schema or list(search_path_of(session).schemas)
     names = [shown_identifier(row[0]) for row in session.run(_READABLE, (schemas,))]
     near = nearest(name[:MAX_IDENTIFIER_BYTES], names)
     return f"{near} Otherwise: " if near.startswith("Did") else ""
@@ -379,7 +290,7 @@ def _relation(
     session: Session, row: tuple[object, ...], given: str, role: str, use: Use
 ) -> Relation:
     oid, schema, name, kind, persistence = row
-    path = _search_path(session)
+    path = search_path_of(session)
     if kind not in KINDS:
         raise WrongObjectType(
             f"{role}: got {given!r}; allowed: a table or a view", hint=_NO_TABLE_HINT
@@ -412,7 +323,7 @@ def _check_length(name: str, role: str) -> None:
 
 
 def _schema_for_new(session: Session, schema: str | None, role: str) -> str:
-    path = _search_path(session)
+    path = search_path_of(session)
     if schema is None:
         schema = path.first
         if schema is None:
@@ -422,12 +333,12 @@ def _schema_for_new(session: Session, schema: str | None, role: str) -> str:
             )
     if path.is_temporary(schema):
         if path.in_callers:
-            return path.temporary or _TEMPORARY
+            return path.temporary or TEMPORARY
         raise UndefinedTable(
             f"{role}: got the schema {schema}, that of temporary tables; allowed: one that lasts",
             hint=_TEMPORARY_HINT,
         )
-    rows = session.run(_SCHEMA, (schema,))
+    rows = session.run(SCHEMA, (schema,))
     if not rows:
         raise UndefinedTable(
             f"{role}: got the schema {schema!r}; it does not exist",
@@ -470,10 +381,6 @@ SELECT c.relname::text,
             ELSE '{}' END
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = %s AND c.relname = ANY (%s::name[])
-"""
-_SCHEMA = """
-SELECT pg_catalog.has_schema_privilege(n.oid, 'CREATE')
-  FROM pg_catalog.pg_namespace n WHERE n.nspname = %s
 """
 _FIELDS = """
 SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, t.oid::bigint,

@@ -31,7 +31,8 @@ from cerebro_db.postgres.dialects.statements.training import (
     weights_of,
 )
 from cerebro_db.postgres.names import QualifiedName
-from cerebro_db.postgres.tables.packed import PackedTable, PartitionInfo
+from cerebro_db.postgres.tables.buffers import PartitionInfo
+from cerebro_db.postgres.tables.packed import PackedTable
 
 
 class SegmentTraining(TrainingStatements):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from cerebro_db.postgres.names import STATES_SCHEMA, QualifiedName
-from cerebro_db.postgres.tables.packed import PartitionInfo
+from cerebro_db.postgres.tables.buffers import PartitionInfo
 from cerebro_db.protocol import HopFailed, StateMade, StateReport, report_of
 
 Statement = tuple[str, list[Any]]
