@@ -229,7 +229,7 @@ def test_source(
     feature, *more = _features(found, feature_text, asked)
     check_ignores(ignores, feature.can_be_damaged)
     addressed = not session.run(dialect.packing.needs_staging, (found.oid,))[0][0]
-    if not dialect.prediction.in_one_statement:
+    if not dialect.has_segments:
         addressed = addressed and not scanned_elsewhere(session, found.name)
     source = RowSource(
         found.name,

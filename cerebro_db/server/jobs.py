@@ -270,7 +270,7 @@ def schedule(plpy: Any, gd: dict[str, Any], request: requests.ScheduleRequest) -
     with control_session(host.pool, None) as session:
         schedules = Schedules(session)
         if one.timer == "pg_cron":
-            _require_pg_cron(schedules, on_segments=host.dialect.rotation is not None)
+            _require_pg_cron(schedules, on_segments=host.dialect.has_segments)
         with transaction(session):
             _forget(schedules, one.name)
             schedules.add(one, _next_start(session, one))

@@ -9,6 +9,9 @@ from dataclasses import replace
 import pytest
 
 from cerebro_db.postgres.dialects.choice import DIALECTS, PostgreSQL, dialect_of
+from cerebro_db.postgres.dialects.segments.packing import SegmentPacking
+from cerebro_db.postgres.dialects.segments.prediction import SegmentPrediction
+from cerebro_db.postgres.dialects.segments.training import SegmentTraining
 from cerebro_db.postgres.dialects.statements.orders import (
     AverageOrder,
     HopOrder,
@@ -32,7 +35,7 @@ def dialect(request: pytest.FixtureRequest) -> PostgreSQL:
 @pytest.fixture
 def packed(dialect: PostgreSQL) -> PackedTable:
     """Two inputs, and a name that has to be quoted; on segments each partition lies on one of its own."""
-    is_spread = dialect.packing.in_one_statement
+    is_spread = dialect.has_segments
     partitions = tuple(
         PartitionInfo(key, 10, ((0, 5), (1, 5)), 7 * key if is_spread else None) for key in range(3)
     )
@@ -80,7 +83,7 @@ def statements(dialect: PostgreSQL, packed: PackedTable, order: HopOrder) -> Ite
         replace(order, source=None, weights_of=9),
         replace(order, reads=False, salt=None),
         replace(order, next_partition_key=None),
-        *([replace(order, others=(0,))] if training.binds_workers else []),
+        *([replace(order, others=(0,))] if dialect.has_segments else []),
     ]
     for one in orders:
         yield training.hop(packed, one)
@@ -159,7 +162,7 @@ def test_a_state_lies_where_its_next_partition_does(
 
 def test_only_the_first_goal_has_the_report(dialect: PostgreSQL) -> None:
     """Whoever reads reports of a crashed run finds each once."""
-    segment = 7 if dialect.training.binds_workers else None
+    segment = 7 if dialect.has_segments else None
     rows = list(dialect.direct.state_rows(1, 2, [(segment, 1), (segment, -1)], [(0, b"", "{}")]))
     assert [row[-1] for row in rows] == [b"{}", None]
 
@@ -171,3 +174,17 @@ def test_a_packed_table_is_made_with_the_columns_of_its_key(dialect: PostgreSQL)
         assert f"{column} integer NOT NULL" in created
     together = dialect.training.together("id")
     assert ("segment_key" in created) == bool(together) == bool(dialect.anywhere)
+
+
+def test_segments_are_declared_once(dialect: PostgreSQL) -> None:
+    """Rooms of statements agree with the capability."""
+    facts = (
+        isinstance(dialect.packing, SegmentPacking),
+        isinstance(dialect.prediction, SegmentPrediction),
+        isinstance(dialect.training, SegmentTraining),
+        dialect.packing.in_one_statement,
+        dialect.training.binds_workers,
+        dialect.hosts.servers is not None,
+        bool(dialect.anywhere),
+    )
+    assert set(facts) == {dialect.has_segments}

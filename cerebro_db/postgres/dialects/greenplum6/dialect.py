@@ -35,6 +35,7 @@ class Greenplum6(PostgreSQL):
     is_here = _HAS_SEGMENTS
     sql: Path | None = Path(__file__).parent / "sql"
 
+    has_segments = True
     functions_read_tables = False
     triggers_write = False
     views_join_locks = False

@@ -53,6 +53,8 @@ class PostgreSQL:
     # A folder with files of SQL that replace those of sql/, or are added.
     sql: Path | None = None
 
+    # Whether the rows of a table are spread over segments, each of which works on its own.
+    has_segments = False
     # Whether a function that a query calls may read other tables.
     functions_read_tables = True
     # Whether a trigger, or a function that a query calls, may write tables and notify.

@@ -59,7 +59,6 @@ class Brought(NamedTuple):
 class SegmentPrediction(PredictionStatements):
     """Texts of the statements."""
 
-    in_one_statement = True
     begin = "BEGIN"
     segment_keys = SegmentPacking.segment_keys
     # There is no order in which rows would have numbers.

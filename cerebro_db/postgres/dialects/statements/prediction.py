@@ -44,8 +44,6 @@ class PredictionStatements:
     begin = f"BEGIN ISOLATION LEVEL REPEATABLE READ; {_SCANS}"
     follow = f"BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT %s; {_SCANS}"
     export = "SELECT pg_catalog.pg_export_snapshot()"
-    # Whether segments predict, each the rows that it has.
-    in_one_statement = False
     # What tells where a row of a scan is, and which of several is named.
     row_number, first_row = "pg_catalog.row_number() OVER ()", "f.n"
 
