@@ -104,8 +104,7 @@ class StoredRun:
         return found
 
 
-@dataclass(frozen=True)
-class Driving:
+class Driving(NamedTuple):
     """The last driver of a run: its session and when it resumed the run; status, error, states."""
 
     pid: int
