@@ -39,7 +39,7 @@ def going_on(bench: Any) -> Iterator[int]:
     """A search that goes on while these tests do."""
 
     background = Background(bench.dsn, LONG, (COMPILE, FIT))
-    begun = "SELECT (SELECT run_id FROM cerebro.searches WHERE name = 'steered' AND epochs >= 2)"
+    begun = "SELECT (SELECT run_id FROM cerebro.searches WHERE name = 'steered' AND status = 'running' AND epochs >= 2)"
     run_id = int(until(bench, begun))
     yield run_id
     assert bench.value("SELECT status FROM cerebro.runs WHERE run_id = %s", (run_id,)) == "running"
