@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from cerebro_db.columns.values import Column, Values
@@ -25,6 +26,8 @@ from cerebro_db.wire import Wire, plain
 
 # Each feature is a part of one expression of the server.
 MAX_FEATURES = 10_000
+# The input that is made of several columns.
+FEATURES = "features"
 
 
 class Described(Wire, frozen=True, omit_defaults=False, eq=False):
@@ -58,6 +61,46 @@ class Described(Wire, frozen=True, omit_defaults=False, eq=False):
         """The fields of the recorded JSON."""
         fields = plain(self)
         return {name: fields[name] for name in fields if name not in self.unrecorded}
+
+
+class Recorded(Described, frozen=True, omit_defaults=False, eq=False):
+    """An encoding: how rows become inputs, which is recorded with packed tables and models.
+
+    Attributes:
+        key: what its recorded JSON has, and that of no other kind.
+    """
+
+    key: ClassVar[str]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that are read."""
+        raise NotImplementedError
+
+    @property
+    def meaning(self) -> object:
+        """Meaning of the features: equal for encodings by which a model can go on to be trained."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """The recorded JSON."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """The encoding of recorded JSON; errors of any kind where that was not made by ``to_json``."""
+        raise NotImplementedError
+
+
+# The kinds of encodings that are recorded.
+RECORDED: list[type[Recorded]] = []
+_R = TypeVar("_R", bound=type[Recorded])
+
+
+def kept(kind: _R) -> _R:
+    """Make a kind of encoding known by what its JSON has; a decorator."""
+    RECORDED.append(kind)
+    return kind
 
 
 class Statistics(Wire, frozen=True, omit_defaults=False):
@@ -98,9 +141,11 @@ class Survey(Protocol):
         max_categories: most categories of a column.
         min_coverage: least share of the values that these have.
         notify: is told what a user should know.
+        target: SQL over ``s`` of the first target, a number or a class, for kinds that depend on it.
     """
 
     table: str
+    target: str
     max_categories: int
     min_coverage: float
     notify: Callable[[str], None]
@@ -117,6 +162,7 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
         argument: the argument of ``cerebro_pack_columns`` that may name it for all columns; empty where only
             ``encodings`` can.
         takes: values that it can be made of.
+        part: the input that its features are part of: several kinds may make several inputs.
         name: of the column.
         type: SQL type in the training source.
         kind: what it holds.
@@ -128,6 +174,7 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
     method: ClassVar[str]
     argument: ClassVar[str] = ""
     takes: ClassVar[tuple[Values, ...]] = tuple(Values)
+    part: ClassVar[str] = FEATURES
     beside: ClassVar[frozenset[str]] = frozenset({"statistics", "form"})
     unrecorded: ClassVar[frozenset[str]] = frozenset({"form"})
 
@@ -283,7 +330,8 @@ def methods_of_argument(argument: str) -> list[str]:
     return [name for name, kind in METHODS.items() if kind.argument == argument]
 
 
-class Encoding(Described, frozen=True, omit_defaults=False, eq=False):
+@kept
+class Encoding(Recorded, frozen=True, omit_defaults=False, eq=False):
     """The columns in the order of their features.
 
     Attributes:
@@ -291,10 +339,37 @@ class Encoding(Described, frozen=True, omit_defaults=False, eq=False):
             hold may depend on these. None of them makes another encoding.
     """
 
+    key: ClassVar[str] = "columns"
     beside: ClassVar[frozenset[str]] = frozenset({"styles"})
 
     columns: tuple[EncodedColumn, ...]
     styles: Mapping[str, str] = {}
+
+    def to_json(self) -> dict[str, Any]:
+        """The recorded JSON."""
+        more = {"session": dict(self.styles)} if self.styles else {}
+        return {self.key: [column.to_fields() for column in self.columns], **more}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Encoding:
+        """The encoding of recorded JSON."""
+        columns = tuple(convert(one, METHODS[one["method"]]) for one in value[cls.key])
+        found = Encoding(columns, convert(value.get("session", {}), dict[str, str]))
+        texts = [text for pair in found.styles.items() for text in pair]
+        if not 1 <= found.width <= MAX_FEATURES or len(set(found.names)) != len(columns):
+            raise ValueError(found.width)
+        if not all(map(is_text, texts)) or not all(column.is_fitted for column in columns):
+            raise ValueError(value)
+        return found
+
+    @property
+    def parts(self) -> list[str]:
+        """The names of the inputs that the columns make."""
+        return list(dict.fromkeys(column.part for column in self.columns))
+
+    def part(self, name: str) -> Encoding:
+        """The columns of one input."""
+        return replace(self, columns=tuple(one for one in self.columns if one.part == name))
 
     @property
     def width(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from cerebro_db.columns.encoded import Described
+from cerebro_db.columns.encoded import Recorded, is_text, kept
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.settings import DEFAULT_PIXELS
 from cerebro_db.errors import InvalidArgument, hinted
@@ -19,6 +19,8 @@ MAX_VALUES = 2**24
 MAX_SIDE = 8192
 _CHANNELS = (1, 3, 4)
 _MAX_DIMENSIONS = 4
+# What ``on_error`` is where rows of images that cannot be read are left out.
+IGNORE = "ignore"
 
 
 class ImageFormat(StrEnum):
@@ -28,36 +30,21 @@ class ImageFormat(StrEnum):
     ENCODED = "encoded"
 
 
-class OnError(StrEnum):
-    """Ways to go on when an image cannot be read."""
-
-    STOP = "stop"
-    IGNORE = "ignore"
-
-
-def ignores_errors(on_error: str | None) -> bool:
-    """Reads ``on_error``: whether rows of images that cannot be read are left out.
+def check_ignores(on_error: str, can_be_damaged: bool) -> bool:
+    """True if rows that cannot be read are left out.
 
     Raises:
-        InvalidArgument: it is no such word.
+        InvalidArgument: the features are no images.
     """
-    if on_error not in tuple(OnError):
-        raise InvalidArgument(
-            f"on_error: got {'NULL' if on_error is None else shown(on_error)}; allowed: "
-            "'stop', 'ignore'"
-        )
-    return on_error == OnError.IGNORE
-
-
-def check_ignores(ignores: bool, are_images: bool) -> None:
-    """Refuse to leave rows out where features are no images."""
-    if ignores and not are_images:
+    if on_error == IGNORE and not can_be_damaged:
         raise InvalidArgument(
             "on_error: got 'ignore' for features that are no images; allowed: 'stop'"
         )
+    return on_error == IGNORE
 
 
-class ImageEncoding(Described, frozen=True, omit_defaults=False, eq=False):
+@kept
+class ImageEncoding(Recorded, frozen=True, omit_defaults=False, eq=False):
     """A column of images.
 
     Attributes:
@@ -67,6 +54,7 @@ class ImageEncoding(Described, frozen=True, omit_defaults=False, eq=False):
         max_pixels: of an image as it is stored; a setting, which is not recorded.
     """
 
+    key: ClassVar[str] = "image"
     beside: ClassVar[frozenset[str]] = frozenset({"name", "max_pixels"})
     unrecorded: ClassVar[frozenset[str]] = frozenset({"max_pixels"})
 
@@ -89,20 +77,28 @@ class ImageEncoding(Described, frozen=True, omit_defaults=False, eq=False):
         """The meaning of the features: format and shape."""
         return self
 
+    def to_json(self) -> dict[str, Any]:
+        """The recorded JSON."""
+        return {self.key: self.to_fields()}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> ImageEncoding:
+        """The encoding of recorded JSON."""
+        fields = value[cls.key]
+        found = image_encoding(fields["name"], fields["format"], fields["shape"])
+        if not found.name or not is_text(found.name):
+            raise ValueError(found.name)
+        return found
+
     # -- SQL ---------------------------------------------------------------------------------------
     def sent(self, data: str) -> str:
         """SQL that equals array_send() of the values of an image; empty for NULL."""
         return f"COALESCE(cerebro._image_array({data}, {self._arguments}), ''::bytea)"
 
-    def fault(self, data: str, divisor: str = "1.0") -> str:
-        """SQL of the fault of an image: ``null``, a message, or NULL.
-
-        The divisor is part of it only because a statement has it for every kind of features.
-        """
-        return (
-            f"CASE WHEN {data} IS NULL THEN 'null' WHEN {divisor}::double precision IS NOT NULL "
-            f"THEN cerebro._image_fault({data}, {self._arguments}) END"
-        )
+    def fault(self, data: str) -> str:
+        """SQL of the fault of an image: ``null``, a message, or NULL."""
+        fault = f"cerebro._image_fault({data}, {self._arguments})"
+        return f"CASE WHEN {data} IS NULL THEN 'null' ELSE {fault} END"
 
     @property
     def shape_sql(self) -> str:

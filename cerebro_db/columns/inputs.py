@@ -1,52 +1,194 @@
-"""Kinds of inputs: what a network gets of each row, and the SQL that reads and checks it.
+"""Kinds of inputs: what a network gets of each row, the SQL that reads it, and the words where a row is refused.
 
-An input is read in two steps: ``value`` is an expression over the rows, and ``sent`` makes of such a value the bytes that
-workers parse; ``fault`` tells what is wrong with a value where they refuse it. Packing and prediction use the same ones.
+A column of a packed table is a :class:`Block`: an input, or a target (``packing/targets.py``). It is read in two steps:
+``value`` is an expression over the rows, and ``sent`` makes of such a value the bytes that workers parse; ``packed`` makes
+of those of a whole buffer what is stored. ``fault`` finds what is wrong with a value where workers refuse it, ``refusal``
+says so. Packing, evaluation and prediction use the same blocks, so there is one gate for a value.
+
+A new kind of input is a subclass of :class:`Input`. One that a column's type decides is registered here, and is then read by
+all that take a list of columns; one with an encoding comes from a subclass of ``Recorded``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import replace as column_replaced
+from typing import Any, ClassVar, Self, TypeVar
 
-from cerebro_db.columns.encoded import Encoding
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cerebro_db.columns.encoded import Encoding, Recorded
 from cerebro_db.columns.images import ImageEncoding
-from cerebro_db.columns.numbers import FLOAT32_LIMIT
-from cerebro_db.columns.recorded import Recorded
+from cerebro_db.columns.numbers import FLOAT32_LIMIT, number
 from cerebro_db.columns.values import FLOATS, INTEGERS, Column
 from cerebro_db.errors import WrongObjectType
-from cerebro_db.postgres.names import quote
+from cerebro_db.postgres.names import literal, quote, shown_identifier
 
 _MONEY = 790
 _FLOAT8_OID, _FLOAT8_ARRAY_OID, _SMALLINT_OID, _BIGINT_OID, _BYTEA_OID = 701, 1022, 21, 20, 17
 # Of elements that workers read as they are: smallint, integer, bigint, real, double precision.
 _SENT_OIDS = frozenset({21, 23, 20, 700, 701})
 CAST_HINT = "cast the column in a view, as in SELECT value::real AS value"
-# The name of what is made of several columns.
-FEATURES = "features"
+
+NULL, ELEMENT, VALUE, SHAPE = "null", "element", "value", "shape"
+ROLE = "independent_varname"
 
 
-@dataclass(frozen=True)
-class Input:
-    """An array of numbers.
+class Block(Struct, frozen=True):
+    """A column of a packed table: an array of numbers of each row.
 
     Attributes:
         column: of the source, or what stands for the columns that are encoded.
         cast: SQL type that it is read as; empty if it can be read as it is.
-        element_oid: of what is then read.
-        shape: of every row; empty until known.
+        shape: of every row; empty until known, and of single numbers.
+        divisor: the numbers are divided by it.
+        dtype: NumPy's name of the type in which they are stored.
+        is_class: whether they are numbers of classes.
+    """
+
+    dtype: ClassVar[str] = "float32"
+    is_class: ClassVar[bool] = False
+
+    column: Column
+    cast: str = ""
+    shape: tuple[int, ...] = ()
+    divisor: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The column of the packed table."""
+        return self.column.name
+
+    # -- SQL over the rows of the source -----------------------------------------------------------
+    def value(self, alias: str) -> str:
+        """SQL of what is read of a row, over an alias of the source."""
+        name = f"{alias}.{quote(self.column.name)}"
+        return f"{name}::{self.cast}" if self.cast else name
+
+    def readings(self, alias: str) -> list[tuple[str, str]]:
+        """The columns, each with SQL of what is read of it."""
+        return [(self.column.name, self.value(alias))]
+
+    def gathered(self, alias: str, place: int) -> str:
+        """SQL of the bytes of a row on their way to a worker.
+
+        Args:
+            alias: of the source.
+            place: of the block in the packed table, which names what ``joined`` has joined.
+        """
+        return self.sent(self.value(alias))
+
+    def joined(self, alias: str, place: int) -> str:
+        """SQL of what is joined to the rows for that."""
+        return ""
+
+    def sent(self, value: str) -> str:
+        """SQL of the bytes of a value; empty for NULL."""
+        return sent_array(value)
+
+    def packed(self, data: str, positions: str) -> str:
+        """SQL of the bytes of a buffer, out of those of its rows.
+
+        Args:
+            data: of all rows, concatenated, beside their ``r.keys``.
+            positions: of each row in the buffer.
+        """
+        whole = str(self.column.is_whole).lower()
+        return (
+            f"cerebro._pack_arrays({data}, r.keys, {positions}, {array_literal(self.shape or (1,))}, "
+            f"{number(self.divisor)}, {literal(self.column.name)}, {whole})"
+        )
+
+    # -- what is wrong with a row ------------------------------------------------------------------
+    @property
+    def known_shape(self) -> str | None:
+        """SQL of the shape of every row; None where the first row tells it."""
+        return None
+
+    def shape_of(self, value: str) -> str:
+        """SQL of the shape of a value; of NULL where the fault says all."""
+        return array_shape(value)
+
+    def fault(self, value: str) -> str:
+        """SQL of what is wrong with a value: ``null``, ``shape``, ``element``, ``value``, or words for it."""
+        # Where no row has a shape, any shape finds the first row.
+        return array_fault(value, self.shape or (1,), number(self.divisor))
+
+    def refusal(
+        self, fault: str, got: Sequence[int] | None, label: str | None, of: str
+    ) -> tuple[str, str]:
+        """The words behind the name of the column, and the hint.
+
+        Args:
+            fault: as found.
+            got: the shape of the row, None where it has no element.
+            label: the value as text, of a target.
+            of: whose shape is wanted.
+        """
+        return self._reason(fault, got, of), self._remedy(fault, got)
+
+    def _reason(self, fault: str, got: Sequence[int] | None, of: str) -> str:
+        if fault == NULL:
+            return "is NULL; allowed: no NULL"
+        if fault == ELEMENT:
+            return "holds a NULL; allowed: no NULL"
+        if fault == VALUE:
+            return (
+                "holds a value that is NaN, infinite or too large; allowed: finite float32 numbers"
+            )
+        if fault != SHAPE:
+            return fault
+        if got is None:
+            return "is an empty array; allowed: at least one element"
+        return f"has shape {tuple(got)}; allowed: {self.shape or (1,)}, {of}"
+
+    def _remedy(self, fault: str, got: Sequence[int] | None) -> str:
+        name = shown_identifier(self.column.name)
+        if fault == NULL or (fault == ELEMENT and not self.column.is_array):
+            return without_nulls([self.column.name])
+        if fault == ELEMENT:
+            return f"a view can replace it: SELECT array_replace({name}, NULL, 0)"
+        if fault == VALUE:
+            nan = f"'NaN' <> ALL ({name})" if self.column.is_array else f"{name} <> 'NaN'"
+            return f"{_without(nan)}; infinite and too large values can be replaced in a view, too"
+        if got is None:
+            return _without(f"array_length({name}, 1) > 0")
+        sizes = enumerate(self.shape or (1,), 1)
+        return _without(" AND ".join(f"array_length({name}, {n}) = {size}" for n, size in sizes))
+
+
+def without_nulls(names: Sequence[str]) -> str:
+    """The hint where one of these columns is NULL."""
+    return _without(" AND ".join(f"{shown_identifier(name)} IS NOT NULL" for name in names))
+
+
+def _without(condition: str) -> str:
+    return f"leave such rows out in a view: SELECT ... WHERE {condition}"
+
+
+class Input(Block, frozen=True, kw_only=True):
+    """An input of a network.
+
+    Attributes:
+        element_oid: type of the elements that are sent.
+        is_copy: whether the column holds what was read of another one.
         is_wide: whether a copy of the column is stored uncompressed.
+        is_enough: whether a network may have no other input.
         can_be_damaged: whether rows may be left out where they cannot be read.
     """
 
     is_wide: ClassVar[bool] = True
+    is_enough: ClassVar[bool] = True
     can_be_damaged: ClassVar[bool] = False
 
-    column: Column
-    cast: str
-    element_oid: int
-    shape: tuple[int, ...] = ()
+    element_oid: int = _FLOAT8_OID
+    is_copy: bool = False
+
+    @classmethod
+    def of(cls, column: Column) -> Self | None:
+        """The input that a column is by its type; None where it is another kind."""
+        return None
 
     @property
     def recorded(self) -> Recorded | None:
@@ -62,53 +204,106 @@ class Input:
         """Name of the column that a feature comes from, by its place in a row; None where there is one only."""
         return None
 
+    def divided(self, divisor: float) -> Self:
+        """The input whose numbers are divided."""
+        return replace(self, divisor=divisor)
+
+    def limited(self, most_pixels: Callable[[], int]) -> Self:
+        """The input within the bounds of settings, which are looked up where it has any.
+
+        Args:
+            most_pixels: of an image.
+        """
+        return self
+
     def value(self, alias: str) -> str:
-        """SQL of what is read of a row, over an alias of the source."""
-        name = f"{alias}.{quote(self.column.name)}"
-        return f"{name}::{self.cast}" if self.cast else name
+        """SQL of what is read of a row, over an alias of the source or its copy."""
+        return super().value(alias) if self.is_copy else self.expression(alias)
 
-    def readings(self, alias: str) -> list[tuple[str, str]]:
-        """The columns, each with SQL of what is read of it."""
-        return [(self.column.name, self.value(alias))]
+    def expression(self, alias: str) -> str:
+        """SQL of what is read of a row of the source."""
+        return super().value(alias)
 
-    def sent(self, value: str) -> str:
-        """SQL of the bytes of a value; empty for NULL."""
-        return sent_array(value)
-
-    def copied(self, name: str) -> Input:
+    def copied(self, name: str) -> Self:
         """The input whose values lie in a column of a copy."""
-        return Input(replace(self.column, name=name), "", self.element_oid, self.shape)
-
-    @property
-    def known_shape(self) -> str | None:
-        """SQL of the shape of every row; None where the first row tells it."""
-        return None
-
-    def shape_of(self, value: str) -> str:
-        """SQL of NULL, as the fault of an image says all."""
-        return array_shape(value)
-
-    def fault(self, value: str, shape: Sequence[int], divisor: str) -> str:
-        """SQL of what is wrong with a value: ``null``, ``shape``, ``element``, ``value``, or words that tell it."""
-        return array_fault(value, shape, divisor)
+        column = column_replaced(self.column, name=name)
+        return replace(self, column=column, cast="", is_copy=True)
 
     def damage(self, value: str) -> str:
         """SQL of why a row is left out; NULL where it is not."""
         return "NULL::text"
 
 
-class NumberInput(Input):
+# The kinds of inputs that the type of a column decides, in the order in which they are tried.
+INPUTS: list[type[Input]] = []
+_I = TypeVar("_I", bound=type[Input])
+
+
+def by_type(kind: _I) -> _I:
+    """Register a kind of input that the type of its column decides; a decorator."""
+    INPUTS.append(kind)
+    return kind
+
+
+def input_of(column: Column, role: str = ROLE, *, is_only: bool = True) -> Input:
+    """The input that a column is by its type.
+
+    Args:
+        column: of the source.
+        role: the name of the argument, for messages.
+        is_only: whether there is no other input.
+
+    Raises:
+        WrongObjectType: there is no such kind.
+    """
+    for kind in INPUTS:
+        found = kind.of(column) if kind.is_enough or not is_only else None
+        if found is not None:
+            return found
+    if is_only:
+        raise WrongObjectType(
+            f"{role}: the column {column.name!r} is of type {column.type}; "
+            "allowed: arrays of smallint, integer, bigint, real, double precision or numeric",
+            hint="single values are packed with cerebro.cerebro_pack_columns, images with cerebro.cerebro_pack_images",
+        )
+    raise WrongObjectType(
+        f"{role}: the column {column.name!r} is of type {column.type}; allowed: smallint, "
+        "integer, bigint, real, double precision or numeric, and arrays of these",
+        hint=CAST_HINT,
+    )
+
+
+@by_type
+class NumberInput(Input, frozen=True, kw_only=True):
     """A number, as an array of one."""
 
     is_wide: ClassVar[bool] = False
+    is_enough: ClassVar[bool] = False
 
-    def value(self, alias: str) -> str:
+    @classmethod
+    def of(cls, column: Column) -> Self | None:
+        """The input of a column of numbers."""
+        if column.type_oid in INTEGERS:
+            return cls(column, "bigint", element_oid=_BIGINT_OID)
+        return cls(column, "double precision") if column.type_oid in FLOATS else None
+
+    def expression(self, alias: str) -> str:
         """SQL of the array."""
-        return f"ARRAY[{super().value(alias)}]"
+        return f"ARRAY[{super().expression(alias)}]"
 
 
-@dataclass(frozen=True, kw_only=True)
-class EncodedInput(Input):
+@by_type
+class ArrayInput(Input, frozen=True, kw_only=True):
+    """An array of numbers."""
+
+    @classmethod
+    def of(cls, column: Column) -> Self | None:
+        """The input of a column of arrays of numbers."""
+        cast = array_cast(column)
+        return None if cast is None else cls(column, cast[0], element_oid=cast[1])
+
+
+class EncodedInput(Input, frozen=True, kw_only=True):
     """Several columns, encoded."""
 
     is_wide: ClassVar[bool] = False
@@ -121,25 +316,28 @@ class EncodedInput(Input):
         return self.encoding
 
     @property
+    def _own(self) -> Encoding:
+        return self.encoding.part(self.column.name)
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """The columns of the encoding."""
-        return tuple(self.encoding.names)
+        return tuple(self._own.names)
 
     def column_of(self, place: int) -> str:
         """Name of the column that a feature comes from."""
-        return self.encoding.column_of(place)
+        return self._own.column_of(place)
 
-    def value(self, alias: str) -> str:
+    def expression(self, alias: str) -> str:
         """SQL of the features of all columns."""
-        return self.encoding.expression(alias)
+        return self._own.expression(alias)
 
     def readings(self, alias: str) -> list[tuple[str, str]]:
         """The columns, each with SQL of its features."""
-        return self.encoding.readings(alias)
+        return self._own.readings(alias)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageInput(Input):
+class ImageInput(Input, frozen=True, kw_only=True):
     """An image."""
 
     can_be_damaged: ClassVar[bool] = True
@@ -151,13 +349,13 @@ class ImageInput(Input):
         """Format and shape."""
         return self.image
 
+    def limited(self, most_pixels: Callable[[], int]) -> Self:
+        """The input with a bound of pixels, beyond which images are refused."""
+        return replace(self, image=replace(self.image, max_pixels=most_pixels()))
+
     def sent(self, value: str) -> str:
         """SQL of the bytes of an array of its values."""
         return self.image.sent(value)
-
-    def copied(self, name: str) -> ImageInput:
-        """The input whose images lie in a column of a copy."""
-        return replace(self, column=replace(self.column, name=name))
 
     @property
     def known_shape(self) -> str:
@@ -168,56 +366,32 @@ class ImageInput(Input):
         """SQL of NULL, as the fault of an image says all."""
         return "NULL::integer[]"
 
-    def fault(self, value: str, shape: Sequence[int], divisor: str) -> str:
+    def fault(self, value: str) -> str:
         """SQL of what is wrong with an image."""
-        return self.image.fault(value, divisor)
+        return self.image.fault(value)
 
     def damage(self, value: str) -> str:
         """SQL of why it cannot be read."""
         return self.image.fault(value)
 
-
-def array_input(column: Column) -> Input:
-    """The input of a column of arrays.
-
-    Raises:
-        WrongObjectType: the column is no array of numbers.
-    """
-    cast = array_cast(column)
-    if cast is None:
-        raise WrongObjectType(
-            f"independent_varname: the column {column.name!r} is of type {column.type}; "
-            "allowed: arrays of smallint, integer, bigint, real, double precision or numeric",
-            hint="single values are packed with cerebro.cerebro_pack_columns, images with cerebro.cerebro_pack_images",
+    def _remedy(self, fault: str, got: Sequence[int] | None) -> str:
+        if fault == NULL:
+            return super()._remedy(fault, got)
+        return (
+            "store that image anew, or leave its row out with on_error := 'ignore'; image_shape and "
+            "image_format must be those of the stored bytes"
         )
-    return Input(column, *cast)
 
 
-def listed_input(column: Column, role: str) -> Input:
-    """The input of one of several columns: an array, or a number as an array of one.
-
-    Raises:
-        WrongObjectType: the column holds neither.
-    """
-    if column.type_oid in INTEGERS:
-        return NumberInput(column, "bigint", _BIGINT_OID)
-    if column.type_oid in FLOATS:
-        return NumberInput(column, "double precision", _FLOAT8_OID)
-    cast = array_cast(column)
-    if cast is None:
-        raise WrongObjectType(
-            f"{role}: the column {column.name!r} is of type {column.type}; allowed: smallint, "
-            "integer, bigint, real, double precision or numeric, and arrays of these",
-            hint=CAST_HINT,
-        )
-    return Input(column, *cast)
-
-
-def encoded_input(encoding: Encoding) -> EncodedInput:
-    """The input that several columns make together."""
+def encoded_inputs(encoding: Encoding) -> tuple[EncodedInput, ...]:
+    """The inputs that several columns make together."""
     kind = "double precision[]"
-    column = Column(FEATURES, kind, _FLOAT8_ARRAY_OID, kind, "A", _FLOAT8_OID, "N")
-    return EncodedInput(column, "", _FLOAT8_OID, encoding=encoding)
+    return tuple(
+        EncodedInput(
+            Column(part, kind, _FLOAT8_ARRAY_OID, kind, "A", _FLOAT8_OID, "N"), encoding=encoding
+        )
+        for part in encoding.parts
+    )
 
 
 def image_input(column: Column, image: ImageEncoding) -> ImageInput:
@@ -228,11 +402,12 @@ def image_input(column: Column, image: ImageEncoding) -> ImageInput:
     """
     if column.type_oid != _BYTEA_OID:
         raise WrongObjectType(
-            f"independent_varname: the column {column.name!r} is of type {column.type}; "
+            f"{ROLE}: the column {column.name!r} is of type {column.type}; "
             "allowed: bytea, as it is images that are read",
             hint="cerebro.cerebro_pack packs arrays of numbers, cerebro.cerebro_pack_columns columns of single values",
         )
-    return ImageInput(column, "", _SMALLINT_OID, image.shape, image=image.named(column.name))
+    image = image.named(column.name)
+    return ImageInput(column, shape=image.shape, element_oid=_SMALLINT_OID, image=image)
 
 
 def array_cast(column: Column) -> tuple[str, int] | None:
@@ -247,6 +422,11 @@ def array_cast(column: Column) -> tuple[str, int] | None:
 
 
 # -- SQL of arrays ---------------------------------------------------------------------------------
+def array_literal(sizes: Sequence[Any]) -> str:
+    """SQL of an array of sizes."""
+    return "'{" + ",".join(str(int(size)) for size in sizes) + "}'::integer[]"
+
+
 def sent_array(value: str) -> str:
     """SQL of an array in its binary form."""
     # A NULL must not be skipped in silence: the empty bytes are found by their length.

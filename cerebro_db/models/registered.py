@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from cerebro_db.columns.recorded import Recorded, parse_recorded, recorded_text
+from cerebro_db.columns.encoded import Recorded
+from cerebro_db.columns.recorded import parse_recorded, recorded_text
 from cerebro_db.configs.names import ModelReference, is_registered, model_reference
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models.trained import ROLE, ModelTable, load_model_table

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cerebro_db.columns.recorded import Recorded
+from cerebro_db.columns.encoded import Recorded
 from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.grids.outputs import OutputSpec, output_names, outputs_of

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from cerebro_db.columns.categories import Categorical
-from cerebro_db.columns.encoded import Encoding
-from cerebro_db.columns.images import ImageEncoding
-from cerebro_db.columns.recorded import Recorded
+from msgspec.structs import replace
+
+from cerebro_db.columns.encoded import Recorded
 from cerebro_db.configs.names import is_registered, model_reference
-from cerebro_db.errors import InvalidArgument, InvalidData, WrongObjectType
+from cerebro_db.errors import InvalidData, WrongObjectType
 from cerebro_db.models.registered import name_of, registered
 from cerebro_db.models.trained import ModelTable, load_model_table
-from cerebro_db.packing.encoding_plan import DEFAULT_CATEGORIES, EncodingRequest, planned
-from cerebro_db.packing.request import PackRequest
-from cerebro_db.packing.source import Target
+from cerebro_db.packing.targets import Target
 from cerebro_db.postgres.names import shown_identifier
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.session import Session
@@ -25,9 +22,9 @@ from cerebro_db.postgres.tables.packed import (
     described,
     is_packed,
 )
-from cerebro_db.postgres.tables.relations import Relation, find
+from cerebro_db.postgres.tables.relations import find
 
-ROLE = "encoding_of"
+ENCODING_OF = "encoding_of"
 
 
 @dataclass(frozen=True)
@@ -106,13 +103,13 @@ def earlier(session: Session, text: str) -> Earlier:
         WrongObjectType: it is something else.
     """
     if is_registered(text):
-        return of_models(session, registered(session, model_reference(text, ROLE)))
-    relation = find(session, text, ROLE)
+        return of_models(session, registered(session, model_reference(text, ENCODING_OF)))
+    relation = find(session, text, ENCODING_OF)
     if is_packed(relation):
-        return of_packed(described(session, text, ROLE))
+        return of_packed(described(session, text, ENCODING_OF))
     if not relation.has("mst_key"):
         raise WrongObjectType(
-            f"{ROLE}: {relation.name} is neither packed nor a table of models",
+            f"{ENCODING_OF}: {relation.name} is neither packed nor a table of models",
             hint="name a table that cerebro.cerebro_pack_columns has made, a table of models, or a registered "
             "model such as 'model:name@alias'",
         )
@@ -140,89 +137,3 @@ def followed(session: Session, target: Target, known: Earlier, place: int) -> Ta
             f"{known.name}, {found.values}: {error.message}",
             hint=f"cast it in a view: SELECT {shown_identifier(target.column.name)}::text",
         ) from None
-
-
-def check_follows(request: PackRequest, source: Relation, target: Target, known: Earlier) -> None:
-    """Refuse arguments that say something else than the earlier packing does.
-
-    Raises:
-        InvalidArgument: one does, or the earlier packing was made by another function.
-    """
-    given = request.normalizing_const
-    usual = None if given is None else (255.0 if request.image else 1.0)
-    if given not in (usual, known.normalizing_const):
-        raise InvalidArgument(
-            f"normalizing_const: got {given:g}; allowed with {ROLE}: {known.normalizing_const:g}, that of "
-            f"{known.name}"
-        )
-    if request.num_classes is not None:
-        raise InvalidArgument(
-            f"num_classes: got {request.num_classes}; allowed with {ROLE}: NULL, as {known.name} says which "
-            "classes there are"
-        )
-    is_columns = isinstance(known.encoding, Encoding)
-    if request.encoding is not None:
-        if not isinstance(known.encoding, Encoding):
-            raise _made_otherwise(known, "columns", "cerebro_pack_columns")
-        _check_methods(request.encoding, source, target, known.encoding, known.name)
-    elif request.image is not None:
-        if is_columns or known.encoding is None:
-            raise _made_otherwise(known, "images", "cerebro_pack_images")
-        _check_image(request, known)
-    elif known.encoding is not None:
-        what = "cerebro_pack_columns" if is_columns else "cerebro_pack_images"
-        raise InvalidArgument(
-            f"{ROLE}: got {known.name}, which has an encoding of {'columns' if is_columns else 'images'}; "
-            "allowed for arrays: one without",
-            hint=f"cerebro.{what} packs with it",
-        )
-
-
-def _made_otherwise(known: Earlier, what: str, function: str) -> InvalidArgument:
-    return InvalidArgument(
-        f"{ROLE}: got {known.name}, which has no encoding of {what}; allowed: one that has",
-        hint=f"name a table that cerebro.{function} has made, or a model that was trained on one",
-    )
-
-
-def _check_image(request: PackRequest, known: Earlier) -> None:
-    assert request.image is not None
-    if request.image.shape is None:
-        return
-    wanted, recorded = request.image.encoding(""), known.encoding
-    if isinstance(recorded, ImageEncoding) and recorded != wanted:
-        raise InvalidArgument(
-            f"image_shape, image_format: got {list(wanted.shape)}, {wanted.format.value!r}; allowed with "
-            f"{ROLE}: those of {known.name}, {list(recorded.shape)}, {recorded.format.value!r}"
-        )
-
-
-def _check_methods(
-    request: EncodingRequest, source: Relation, target: Target, recorded: Encoding, name: str
-) -> None:
-    """Refuse methods other than those that are recorded; the defaults are taken for them."""
-    listed = [one.categories for one in recorded.columns if isinstance(one, Categorical)]
-    most = max(map(len, listed), default=0)
-    if request.max_categories != DEFAULT_CATEGORIES and most > (request.max_categories or 0):
-        raise InvalidArgument(
-            f"max_categories: got {request.max_categories}; allowed with {ROLE}: at least {most}, as {name} has "
-            "so many categories of a column"
-        )
-    usual = EncodingRequest()
-    asked = replace(
-        usual,
-        excluded=request.excluded,
-        max_categories=request.max_categories,
-        min_coverage=request.min_coverage,
-    )
-    if request == asked:
-        return
-    names = ", ".join('"' + name.replace('"', '""') + '"' for name in recorded.names)
-    wanted = planned(source, names, (target.column.name, None), replace(request, excluded=None))
-    for one, other in zip(recorded.columns, wanted.columns, strict=True):
-        if one.method != other.method:
-            raise InvalidArgument(
-                f"numbers, categories, encodings: got {other.method!r} for the column {one.name!r}; "
-                f"allowed with {ROLE}: {one.method!r}, as {name} has it",
-                hint=f"leave these arguments out where {ROLE} is given",
-            )

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cerebro_db.columns.encoded import Encoding
-from cerebro_db.columns.inputs import FEATURES
-from cerebro_db.columns.recorded import Recorded
+from cerebro_db.columns.encoded import FEATURES, Encoding, Recorded
 from cerebro_db.configs.names import is_registered, model_reference
 from cerebro_db.errors import DuplicateFunction, UndefinedTable, WrongObjectType
 from cerebro_db.models.registered import registered
-from cerebro_db.packing.columns import id_columns
-from cerebro_db.packing.encoding_plan import matched
-from cerebro_db.packing.row_faults import columns_named
-from cerebro_db.packing.source import check_source
+from cerebro_db.packing.features import id_columns, matched
+from cerebro_db.packing.resolve import check_source
+from cerebro_db.packing.survey import columns_named
 from cerebro_db.postgres.calls.host import Notify
 from cerebro_db.postgres.calls.settings import notify_of_other_styles, read_as
 from cerebro_db.postgres.names import QualifiedName, quote

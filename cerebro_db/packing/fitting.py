@@ -15,6 +15,7 @@ from cerebro_db.postgres.calls.host import Notify
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.requests.packing import PackColumnsRequest
 
 # The server returns at most 1664 values a row.
 _VALUES_AT_ONCE = 1600
@@ -39,9 +40,9 @@ class Fitter:
         session: the session.
         source: the table as the user knows it.
         table: the same, or its copy.
-        max_categories: of a column; the most frequent ones.
-        min_coverage: the least share of values that these have.
-        notify: is told which columns have more categories.
+        target: SQL over its alias ``s`` of the first target.
+        request: how many categories a column has at most, and how many of its values at least.
+        notify: gets the columns that have more categories.
     """
 
     def __init__(
@@ -49,13 +50,13 @@ class Fitter:
         session: Session,
         source: QualifiedName,
         table: QualifiedName,
-        max_categories: int,
-        min_coverage: float,
+        target: str,
+        request: PackColumnsRequest,
         notify: Notify,
     ) -> None:
         self._session, self._source, self._named = session, source, table
-        self.table = f"ONLY {table.sql} s"
-        self.max_categories, self.min_coverage = max_categories, min_coverage
+        self.table, self.target = f"ONLY {table.sql} s", target
+        self.max_categories, self.min_coverage = request.max_categories, request.min_coverage
         self.notify = notify
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

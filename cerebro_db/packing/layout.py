@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cerebro_db.columns.inputs import Block, Input
+from cerebro_db.errors import InvalidArgument, InvalidData
+from cerebro_db.training.buffers import wire_bytes
 
 _ADDRESS = np.dtype([("block", ">u4"), ("offset", ">u2")])
 DEFAULT_BUFFER_BYTES = 8 * 2**20
@@ -115,9 +120,36 @@ def tid_array(numbers: NDArray[np.int64]) -> str:
     return "{" + ",".join(['"(%d,%d)"' % pair for pair in pairs]) + "}"  # noqa: UP031
 
 
-def default_buffer_size(elements: int) -> int:
-    """Rows of about 8 MB of float32 features."""
+# The server holds no value of a gigabyte; some room for its own headers.
+LARGEST_VALUE = 2**30 - 2**16
+
+
+def default_buffer_size(inputs: Sequence[Block], targets: Sequence[Block]) -> int:
+    """Rows of about 8 MB of float32 features, or of targets where these are larger."""
+    elements = max(sum(math.prod(one.shape) for one in each) for each in (inputs, targets))
     return max(1, min(DEFAULT_BUFFER_ROWS, DEFAULT_BUFFER_BYTES // (4 * elements)))
+
+
+def check_size(inputs: Sequence[Input], layout: Layout) -> None:
+    """A buffer must not outgrow what the server can hold in one value while it is made."""
+    first = inputs[0]
+    row = max(
+        *(wire_bytes(one.shape, one.element_oid) for one in inputs),
+        4 * sum(math.prod(one.shape) for one in inputs),
+    )
+    most = LARGEST_VALUE // row
+    if most < 1:
+        raise InvalidData(
+            f"column {first.name!r}: got rows of shape {first.shape}; "
+            "allowed: less than a gigabyte in a row",
+            hint="make the arrays smaller in a view, such as images of fewer pixels",
+        )
+    if layout.buffer_size > most:
+        raise InvalidArgument(
+            f"buffer_size: got {layout.buffer_size} rows in a buffer; allowed: at most {most} "
+            f"rows of shape {first.shape}, as the server's values are below a gigabyte",
+            hint=f"buffer_size := {most}, or NULL to have it chosen",
+        )
 
 
 def _slots(rows: int, partitions: int, buffer_size: int) -> Iterator[Slot]:

@@ -1,7 +1,8 @@
 """The packing job: rows of a table, shuffled and spread, become buffers of a packed table.
 
 One control session holds the snapshot that all others share, so that every worker reads the
-same rows at the same addresses. Each statement of a worker fills one buffer.
+same rows at the same addresses. Each statement of a worker fills one buffer. Where rows are spread
+over segments one statement does it all, in a transaction of the control session.
 """
 
 from __future__ import annotations
@@ -14,96 +15,67 @@ from dataclasses import replace
 from msgspec import structs
 
 from cerebro_db.columns.encoded import Encoding
-from cerebro_db.columns.images import check_ignores
-from cerebro_db.columns.inputs import Input, encoded_input
+from cerebro_db.columns.images import IGNORE
+from cerebro_db.columns.inputs import encoded_inputs
 from cerebro_db.configs.rounding import gathered
-from cerebro_db.errors import (
-    CerebroError,
-    DuplicateTable,
-    InvalidArgument,
-)
-from cerebro_db.packing.columns import (
-    Others,
-    check_counts,
-    check_names,
-    listed_inputs,
-    listed_targets,
-    wanted_classes,
-)
+from cerebro_db.errors import CerebroError, DuplicateTable, InvalidArgument
+from cerebro_db.models.trained import ModelTable
 from cerebro_db.packing.drift import Observed, observe, with_statistics
-from cerebro_db.packing.earlier import Earlier, check_follows, followed, of_packed
-from cerebro_db.packing.earlier import earlier as earlier_packing
+from cerebro_db.packing.earlier import Earlier
 from cerebro_db.packing.fitting import Fitter
-from cerebro_db.packing.layout import Layout, lay_out
-from cerebro_db.packing.request import PackRequest, PackSummary
-from cerebro_db.packing.row_faults import Damaged, columns_named, find_damaged, left_out
-from cerebro_db.packing.segments import SpreadWork, choose_segments, spread
-from cerebro_db.packing.source import (
-    Target,
-    check_source,
-    compared,
-    within_limits,
-)
-from cerebro_db.packing.survey import Survey, Surveyor, extras_of
-from cerebro_db.packing.work import (
-    ENCODING_SUFFIX,
-    Work,
-    buffer_size,
-    check_size,
-    feature_for,
-    readable_encoding,
-    summary_fields,
-    weight_of,
-)
+from cerebro_db.packing.layout import Layout, check_size, default_buffer_size, lay_out
+from cerebro_db.packing.resolve import Work, check_alone, resolved
+from cerebro_db.packing.summary import PackSummary, readable_encoding, summary_fields
+from cerebro_db.packing.survey import Damaged, Surveyor, columns_named, find_damaged, left_out
+from cerebro_db.packing.targets import Target
 from cerebro_db.postgres.calls.host import JobHost
 from cerebro_db.postgres.calls.settings import (
     as_seen,
-    is_seen,
     isolation,
     notify_of_other_styles,
     styles_while_read,
 )
 from cerebro_db.postgres.catalog.drift import Drift, Read, record
-from cerebro_db.postgres.dialects.segments.packing import SegmentPacking
-from cerebro_db.postgres.dialects.statements.packing import UNFINISHED, PackingStatements
-from cerebro_db.postgres.dialects.statements.packing_extras import add_columns
+from cerebro_db.postgres.dialects.segments.packing import SegmentPacking, Spreading
+from cerebro_db.postgres.dialects.statements.packing import UNFINISHED, Scan
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.locks import END_HOLDER, holder_of, try_lock, unlock
 from cerebro_db.postgres.sessions.parallel import Statement, borrowed, run_all, run_each
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.completeness import check_complete, count_of, scanned_elsewhere
-from cerebro_db.postgres.tables.kinds import PACKED
 from cerebro_db.postgres.tables.leftovers import drop_leftovers, free_name, packing_key
-from cerebro_db.postgres.tables.outputs import new_outputs, replaced
-from cerebro_db.postgres.tables.packed import SUMMARY_SUFFIX, load_packed
-from cerebro_db.postgres.tables.relations import Relation, find
+from cerebro_db.postgres.tables.outputs import replaced
+from cerebro_db.postgres.tables.packed import SUMMARY_SUFFIX
 from cerebro_db.postgres.tables.search_path import CallerPath, forget_search_path, use_search_path
 from cerebro_db.relay.machine import cores
+from cerebro_db.requests.packing import PackColumnsRequest, PackingRequest
 
 
-def pack(host: JobHost, request: PackRequest) -> PackSummary:
+def pack(host: JobHost, request: PackingRequest, models: ModelTable | None = None) -> PackSummary:
     """Make a packed table and its summary, or nothing at all.
 
     Args:
         host: of the call; gets one line when all is done, unless it is models that are scored.
         request: what to pack.
+        models: that are scored on the rows, which are packed as those of their training were.
     """
-    request.check()
+    check_alone(request)
     with borrowed(host.pool, 1) as (control,):
-        summary = _Job(host, control).run(request)
-    if not request.is_scored:
+        job = _SpreadJob if isinstance(host.dialect.packing, SegmentPacking) else _Job
+        summary = job(host, control).run(request, models)
+    if models is None:
         host.notice(str(summary))
     return summary
 
 
-def check(host: JobHost, request: PackRequest) -> None:
+def check(host: JobHost, request: PackingRequest) -> None:
     """Refuse a request that could not be followed now; rows are not looked at.
 
     Args:
         host, request: as above.
     """
-    request.check()
+    check_alone(request)
     with borrowed(host.pool, 1) as (control,):
         _Job(host, control).check(request)
 
@@ -121,107 +93,30 @@ class _Job:
         self._control = control
         self._observed: Observed | None = None  # where an earlier encoding is used
 
-    def run(self, request: PackRequest) -> PackSummary:
+    def run(self, request: PackingRequest, models: ModelTable | None) -> PackSummary:
         """Pack, between the caller's search_path and the clean-up."""
         began = time.monotonic()
         drop_leftovers(self._control, self._host.notice)
         with self._search_path(self._host.search_path):
-            work = self._resolved(request)
-            notify_of_other_styles(
-                self._control, work.source, work.feature.recorded, self._host.notice
-            )
+            work = resolved(self._control, self._dialect, request, models)
+            notify_of_other_styles(self._control, work.source, work.recorded, self._host.notice)
             with self._locked(work.output), self._tidied(work):
-                survey, layout = self._built(work)
+                work, layout = self._built(work)
         return PackSummary(
             output=work.output,
             rows=len(layout.addresses),
-            shapes=tuple(feature.shape for feature in survey.features),
+            shapes=tuple(one.shape for one in work.inputs),
             partitions=len(layout.rows_per_partition()),
             buffers=len(layout.slots),
             buffer_size=layout.buffer_size,
-            classes=tuple(target.num_classes for target in survey.targets),
+            classes=tuple(one.num_classes for one in work.targets),
             seconds=time.monotonic() - began,
         )
 
-    def check(self, request: PackRequest) -> None:
+    def check(self, request: PackingRequest) -> None:
         """Look up all names, and no rows."""
         with self._search_path(self._host.search_path):
-            self._resolved(request)
-
-    # -- names ---------------------------------------------------------------
-    def _resolved(self, request: PackRequest) -> Work:
-        source = find(self._control, request.source_table, "source_table")
-        check_source(source)
-        is_seen(self._control, source)  # or refused
-        training = earlier = None
-        if request.is_validation:
-            training = load_packed(self._control, request.training_table, "training_table")
-            earlier = of_packed(training)
-        elif request.encoding_of is not None:
-            earlier = earlier_packing(self._control, request.encoding_of)
-        encoding = (ENCODING_SUFFIX,) if request.encoding else ()
-        outputs = new_outputs(
-            self._control,
-            request.output_table,
-            "output_table",
-            PACKED,
-            suffixes=("", SUMMARY_SUFFIX, *encoding),
-            replace=request.replace,
-            inputs=[source.oid, *([training.relation.oid] if training else [])],
-        )
-        target, *targets = listed_targets(request, source)
-        if earlier is not None and training is None and not request.is_scored:
-            check_follows(request, source, target, earlier)
-        feature, *features = self._features(request, source, target, earlier)
-        others = Others(tuple(features), tuple(targets))
-        check_names(
-            [one.column.name for one in (feature, *features)],
-            [one.column.name for one in (target, *targets)],
-        )
-        check_ignores(request.ignores, feature.can_be_damaged)
-        if earlier is not None:
-            check_counts(earlier, (feature, *features), (target, *targets))
-            target, *targets = [
-                followed(self._control, one, earlier, place)
-                for place, one in enumerate((target, *targets))
-            ]
-        target, *targets = [
-            compared(self._control, source, one, earlier.targets[place] if earlier else None)
-            for place, one in enumerate((target, *targets))
-        ]
-        others = replace(others, targets=tuple(targets))
-        classes = wanted_classes(request, (target, *targets))
-        weight = weight_of(request, source)
-        segments = choose_segments(
-            self._control, self._dialect.hosts, request.distribution_rules, training
-        )
-        return Work(
-            request,
-            source,
-            feature,
-            target,
-            training,
-            outputs,
-            weight,
-            segments,
-            others=others,
-            classes=classes,
-            earlier=earlier,
-        )
-
-    def _features(
-        self,
-        request: PackRequest,
-        source: Relation,
-        target: Target,
-        earlier: Earlier | None,
-    ) -> tuple[Input, ...]:
-        if not request.makes_features and (earlier is None or earlier.encoding is None):
-            listed = request.independent_varname
-            if found := listed_inputs(source, listed, "independent_varname"):
-                return found
-        feature = feature_for(request, source, target, earlier)
-        return (within_limits(self._control, feature),)
+            resolved(self._control, self._dialect, request, None)
 
     # -- around the work -----------------------------------------------------
     @contextlib.contextmanager
@@ -278,98 +173,78 @@ class _Job:
             session.run(drop)
 
     # -- the work ------------------------------------------------------------
-    def _built(self, work: Work) -> tuple[Survey, Layout]:
-        if isinstance(self._sql, SegmentPacking):
-            return self._spread(self._sql, work)
+    def _built(self, work: Work) -> tuple[Work, Layout]:
+        """Fill the packed table, and give it its name; the work with what was found out about the rows."""
         table = self._readable(work)
-        self._control.run(self._sql.create(work.build, *work.names))
-        if extras := extras_of(work.others):
-            self._control.run(add_columns(work.build, extras))
+        self._control.run(self._sql.create(work.build, work.names))
         snapshot = self._control.run(self._sql.begin_reading)[0][0]
         counted = self._control.run(count_of(table.sql))[0][0]
         work = self._fitted(work, table)
         damaged = self._damaged(work, table, snapshot)
-        surveyor = Surveyor(self._sql, self._control, damaged)
-        survey = _survey(surveyor, work, table)
+        surveyor = Surveyor(self._sql, self._control, work.source.name, damaged)
+        scan = Scan(table, work.inputs, work.targets, work.weight)
+        scan, addresses = surveyor.survey(scan, work.classes, work.earlier)
         if damaged is not None and damaged.rows:
-            self._tell_damaged(survey, damaged)
-        read = len(survey.addresses) + (damaged.rows if damaged else 0)
+            is_copy = table == work.stage
+            first = [
+                (self._sql.named_row(number, work.source.name, None if is_copy else address), fault)
+                for number, address, fault in damaged.first_among(addresses)
+            ]
+            self._notify_of_left_out(work, damaged.rows, first)
+        read = len(addresses) + (damaged.rows if damaged else 0)
         check_complete("source_table", work.source.name, counted, read)
-        layout = _layout(work, survey)
+        work = _surveyed(work, scan)
+        partitions = _partitions(work, len(addresses))
+        layout = lay_out(addresses, partitions, _buffer_size(work), work.seed)
+        check_size(work.inputs, layout)
+        with self._explained(surveyor, scan):
+            self._fill(work, scan, layout, snapshot)
+        self._control.run("COMMIT; BEGIN")
+        self._finish(work, layout, [work.stage] if table == work.stage else [])
+        return work, layout
+
+    @contextlib.contextmanager
+    def _explained(self, surveyor: Surveyor, scan: Scan[Target]) -> Iterator[None]:
+        """Name the row for which a buffer cannot be filled; the transaction that reads is still open."""
         try:
-            self._fill(work, survey, layout, snapshot)
+            yield
         except StatementFailed as failure:
-            # Class 22: something about the data; the reading transaction is still open.
+            # Class 22: something about the data.
             if not failure.sqlstate.startswith("22"):
                 raise
-            raise surveyor.explained(survey, failure) from None
-        self._control.run("COMMIT; BEGIN")
-        self._finish(work, survey, layout)
-        return survey, layout
-
-    def _spread(self, sql: SegmentPacking, work: Work) -> tuple[Survey, Layout]:
-        request = work.request
-        spread_work = SpreadWork(
-            source=work.source.name,
-            build=work.build,
-            columns=work.columns,
-            names=work.names,
-            seed=request.shuffle_seed,
-            # As many as the training table has, on its segments.
-            partitions=None if work.training else request.num_partitions,
-            segments=work.segments.segments,
-            like=work.segments.like,
-            survey=lambda surveyor: _survey(surveyor, self._fitted(work, sql.staged), sql.staged),
-            buffer_size=lambda survey: buffer_size(work, survey),
-            ignored=work.feature if request.ignores else None,
-            notify=self._host.notice,
-        )
-        survey, layout, used = spread(sql, self._control, spread_work)
-        check_size(survey, layout)
-        self._report_rounding(work, [self._control])
-        work = replace(work, feature=survey.feature, segments=work.segments.followed(used))
-        self._finish(work, survey, layout)
-        return survey, layout
+            raise surveyor.explained(scan, failure) from None
 
     def _fitted(self, work: Work, table: QualifiedName) -> Work:
         """With the numbers of an encoding that is new, or the statistics of rows for an earlier one."""
-        wanted, plan = work.request.encoding, work.feature.recorded
-        if not isinstance(plan, Encoding):
+        plan, request = work.recorded, work.request
+        if not isinstance(plan, Encoding) or work.is_scored:
             return work
         read = Read.plain(table)
-        if work.earlier is not None:
-            return self._compared(work, work.earlier, read, plan)
-        if wanted is None or wanted.max_categories is None or wanted.min_coverage is None:
-            return work
-        fitter = Fitter(
-            self._control,
-            work.source.name,
-            table,
-            wanted.max_categories,
-            wanted.min_coverage,
-            self._host.notice,
-        )
-        found = with_statistics(self._control, read, fitter.fitted(plan))
-        return self._with_styles(work, found)
+        if work.earlier is None:
+            assert isinstance(request, PackColumnsRequest)
+            control, target = self._control, work.targets[0].value("s")
+            notify = self._host.notice
+            fitter = Fitter(control, work.source.name, table, target, request, notify)
+            return self._with_statistics(work, read, fitter.fitted(plan))
+        return self._compared(work, work.earlier, read, plan)
 
-    def _with_styles(self, work: Work, encoding: Encoding) -> Work:
-        """With an encoding, and the settings with which its rows are read."""
+    def _with_statistics(self, work: Work, read: Read, encoding: Encoding) -> Work:
+        """With an encoding, its statistics, and the settings with which its rows are read."""
+        found = with_statistics(self._control, read, encoding)
         styles = styles_while_read(self._control, work.source)
-        found = structs.replace(encoding, styles=styles)
-        return replace(work, feature=encoded_input(found))
+        inputs = encoded_inputs(structs.replace(found, styles=styles))
+        return replace(work, inputs=tuple(one.divided(work.inputs[0].divisor) for one in inputs))
 
     def _compared(self, work: Work, earlier: Earlier, read: Read, encoding: Encoding) -> Work:
         """With an earlier encoding, after a look at how far the rows have moved."""
-        if work.request.is_scored:
-            return work
-        with columns_named(self._control, read.sql, work.feature.readings("s")):
+        readings = [one for each in work.inputs for one in each.readings("s")]
+        with columns_named(self._control, read.sql, readings):
             self._observed = observe(self._control, read, encoding)
         for message in self._observed.notices(earlier.name):
             self._host.notice(message)
         if work.training is not None:
             return work
-        found = with_statistics(self._control, read, self._observed.encoding)
-        return self._with_styles(work, found)
+        return self._with_statistics(work, read, self._observed.encoding)
 
     def _record(self, work: Work) -> None:
         """Write down how far the rows have moved."""
@@ -392,8 +267,7 @@ class _Job:
         staged = self._control.run(self._sql.needs_staging, (source.oid,))[0][0]
         if not staged and not scanned_elsewhere(self._control, source.name):
             return source.name
-        inputs = (work.feature, *work.others.features)
-        wide = [one.column.name for one in inputs if one.is_wide]
+        wide = [one.name for one in work.inputs if one.is_wide]
         stage = self._sql.stage(work.stage, source.name, work.columns, wide)
         copied = self._sql.copied(work.stage, source.name, work.columns)
         begin = f"BEGIN ISOLATION LEVEL {isolation(self._control)}"
@@ -402,24 +276,15 @@ class _Job:
 
     def _damaged(self, work: Work, table: QualifiedName, snapshot: str) -> Damaged | None:
         """The rows to leave out."""
-        feature = work.feature
-        if not work.request.ignores or not feature.can_be_damaged:
+        if work.request.on_error != IGNORE:
             return None
         parameters = (table.schema, table.name)
         blocks = self._control.run(self._sql.blocks, parameters)[0][0]
         with self._workers(cores(), snapshot) as workers:
-            return find_damaged(
-                self._sql, workers, table, feature.damage(feature.value("s")), blocks
-            )
+            return find_damaged(self._sql, workers, table, _damage(work), blocks)
 
-    def _tell_damaged(self, survey: Survey, damaged: Damaged) -> None:
-        """Notify of the rows that are left out, as the user finds them."""
-        first = []
-        for number, address, fault in damaged.first_among(survey.addresses):
-            known = None if survey.is_staged else address
-            first.append((self._sql.named_row(number, survey.source, known), fault))
-        column = survey.feature.column.name
-        self._host.notice(left_out(damaged.rows, survey.source, column, first))
+    def _notify_of_left_out(self, work: Work, rows: int, first: Sequence[tuple[str, str]]) -> None:
+        self._host.notice(left_out(rows, work.source.name, work.inputs[0].name, first))
 
     @contextlib.contextmanager
     def _workers(self, count: int, snapshot: str) -> Iterator[list[Session]]:
@@ -429,40 +294,40 @@ class _Job:
             yield workers
             run_each(workers, ("COMMIT", ()))
 
-    def _fill(self, work: Work, survey: Survey, layout: Layout, snapshot: str) -> None:
+    def _fill(self, work: Work, scan: Scan[Target], layout: Layout, snapshot: str) -> None:
+        text = self._sql.fill(work.build, scan)
+        fillings: Iterator[Statement] = (
+            (
+                text,
+                (slot.partition_key, slot.buffer_id, layout.tids(slot), layout.positions(slot)),
+            )
+            for slot in layout.slots
+        )
         with self._workers(min(cores(), len(layout.rows_per_partition())), snapshot) as workers:
-            run_all(workers, _fillings(self._sql, work, survey, layout))
+            run_all(workers, fillings)
             self._report_rounding(work, workers)
 
     def _report_rounding(self, work: Work, sessions: Sequence[Session]) -> None:
         """Report the values that float32 does not hold."""
+        inputs = {one.name: one for one in work.inputs}
         found = gathered(text for session in sessions for text in session.reports())
         for name, rounding in found.items():
-            is_first = name == work.names[0]
-            column = (is_first and work.feature.column_of(rounding.place)) or name
-            self._host.notice(rounding.notice(column))
+            column = name in inputs and inputs[name].column_of(rounding.place)
+            self._host.notice(rounding.notice(column or name))
 
-    def _finish(self, work: Work, survey: Survey, layout: Layout) -> None:
-        """Give the table its name, and end the transaction that is open."""
-        fields = summary_fields(
-            work.request,
-            survey,
-            layout,
-            work.output,
-            work.training,
-            work.segments,
-            work.earlier,
-        )
-        more, told = readable_encoding(work)
+    def _finish(self, work: Work, layout: Layout, drops: Sequence[QualifiedName] = ()) -> None:
+        """Give the table its name, drop others, and end the transaction that is open."""
+        fields = summary_fields(work, layout)
+        more, rows = readable_encoding(work)
         statement = self._sql.finish(
             work.build,
             work.output,
             work.output.suffixed(SUMMARY_SUFFIX),
-            [(field.name, field.type) for field in fields],
-            [work.stage] if survey.scan.table == work.stage else [],
+            [(name, kind) for name, kind, _ in fields],
+            drops,
             more,
         )
-        values = [*(field.value for field in fields), *told]
+        values = [*(value for _, _, value in fields), *rows]
         with replaced(self._control, work.outputs):
             self._control.run(statement, values)
         self._record(work)
@@ -470,43 +335,97 @@ class _Job:
         self._control.run_through("COMMIT")
 
 
-def _fillings(
-    sql: PackingStatements, work: Work, survey: Survey, layout: Layout
-) -> Iterator[Statement]:
-    """The statements that fill buffers, one each."""
-    text = sql.fill(work.build, survey.scan, work.names)
-    values, shape = survey.values, list(survey.feature.shape)
-    for slot in layout.slots:
-        first = [slot.partition_key, slot.buffer_id, survey.divisor]
-        yield text, (*first, *values, layout.tids(slot), layout.positions(slot), shape)
+class _SpreadJob(_Job):
+    """A call where rows are spread over segments: all is done in one transaction of one session."""
+
+    def _built(self, work: Work) -> tuple[Work, Layout]:
+        sql, control = self._sql, self._control
+        assert isinstance(sql, SegmentPacking)
+        control.run(sql.begin)
+        all_keys = dict(control.run(sql.segment_keys))
+        segments = self._segments(sql, work, sorted(all_keys))
+        keys = [all_keys[segment] for segment in segments]
+        self._stage(sql, work)
+        control.run(sql.create(work.build, work.names))
+        damaged = self._left_out(sql, work) if work.request.on_error == IGNORE else None
+        surveyor = Surveyor(sql, control, work.source.name, damaged)
+        work = self._fitted(work, sql.staged)
+        scan = Scan(sql.staged, work.inputs, work.targets, work.weight)
+        scan, addresses = surveyor.survey(scan, work.classes, work.earlier)
+        work, rows = _surveyed(work, scan), len(addresses)
+        partitions = _spread_partitions(work, len(keys), rows)
+        layout = lay_out(addresses, partitions, _buffer_size(work), None)
+        spreading = Spreading(rows, keys[:partitions], _buffer_size(work))
+        control.run("SAVEPOINT before_filling")
+        with self._explained(surveyor, scan):
+            control.run(sql.rank)
+            control.run(sql.fill_all(work.build, scan, spreading))
+        check_size(work.inputs, layout)
+        self._report_rounding(work, [control])
+        work = replace(work, segments=work.segments.followed(segments[:partitions]))
+        self._finish(work, layout)
+        return work, layout
+
+    @contextlib.contextmanager
+    def _explained(self, surveyor: Surveyor, scan: Scan[Target]) -> Iterator[None]:
+        """Name the row, once the rows can be looked at again."""
+        with super()._explained(surveyor, scan):
+            try:
+                yield
+            except StatementFailed as failure:
+                if failure.sqlstate.startswith("22"):
+                    self._control.run("ROLLBACK TO SAVEPOINT before_filling")
+                raise
+
+    def _stage(self, sql: SegmentPacking, work: Work) -> None:
+        """Copy the source, with a key for each row that shuffles it."""
+        source = work.source.name
+        if self._control.run(sql.needs_copy, (source.text,))[0][0]:
+            text, source = sql.copy(source, work.columns)
+            self._control.run(as_seen(self._control, text))
+        seeds = () if work.seed is None else (work.seed,)
+        self._control.run(sql.shuffle(source, work.columns, bool(seeds)), seeds)
+
+    def _left_out(self, sql: SegmentPacking, work: Work) -> Damaged | None:
+        """Delete the rows whose images cannot be read, and notify of them."""
+        self._control.run(sql.mark_damaged(_damage(work)))
+        rows, addresses, faults = self._control.run(sql.marked)[0]
+        if not rows:
+            return None
+        self._control.run(sql.delete_marked)
+        where = [sql.named_row(0, work.source.name, address) for address in addresses]
+        self._notify_of_left_out(work, rows, list(zip(where, faults, strict=True)))
+        return Damaged(rows, faults=tuple(faults))
+
+    def _segments(self, sql: SegmentPacking, work: Work, every: list[int]) -> list[int]:
+        """The segments that are used, in the order of the partitions."""
+        like, chosen = work.segments.like, work.segments.segments
+        if like:
+            found: dict[int, int] = dict(self._control.run(sql.segments_of, (list(like),)))
+            # Keys of a cluster that had other segments may be unknown here.
+            return list(dict.fromkeys(found[key] for key in like if key in found)) or every
+        return every if chosen is None else list(chosen)
 
 
-def _layout(work: Work, survey: Survey) -> Layout:
-    seed = work.request.shuffle_seed
-    partitions = _partitions(work, len(survey.addresses))
-    layout = lay_out(survey.addresses, partitions, buffer_size(work, survey), seed)
-    check_size(survey, layout)
-    return layout
+def _surveyed(work: Work, scan: Scan[Target]) -> Work:
+    """The work with shapes and classes."""
+    return replace(work, inputs=scan.inputs, targets=scan.targets)
 
 
-def _survey(surveyor: Surveyor, work: Work, table: QualifiedName) -> Survey:
-    return surveyor.survey(
-        work.source.name,
-        table,
-        work.feature,
-        work.target,
-        work.divisor,
-        work.classes,
-        work.earlier,
-        work.weight,
-        work.others,
-    )
+def _damage(work: Work) -> str:
+    """SQL of why a row is left out."""
+    return work.inputs[0].damage(work.inputs[0].value("s"))
+
+
+def _buffer_size(work: Work) -> int:
+    """Most rows of a buffer: the caller's number, or as many as make a good size."""
+    return work.request.buffer_size or default_buffer_size(work.inputs, work.targets)
 
 
 def _partitions(work: Work, rows: int) -> int:
     if work.training is not None:
         return min(len(work.training.partitions), rows)
-    if work.request.is_scored:  # whatever the processors are, so that sums are the same
+    if work.is_scored:  # whatever the processors are, so that sums are the same
         return min(_MOST_SCORED, rows // _SCORED_ROWS + 1, rows)
     wanted = work.request.num_partitions
     if wanted is not None and wanted > rows:
@@ -515,3 +434,13 @@ def _partitions(work: Work, rows: int) -> int:
             f"the number of rows of {work.source.name}"
         )
     return wanted or min(cores(), rows)
+
+
+def _spread_partitions(work: Work, segments: int, rows: int) -> int:
+    """Number of partitions: at most one on each segment; as many as the training table has, on its segments."""
+    wanted = None if work.training is not None else work.request.num_partitions
+    if wanted is not None and wanted > segments:
+        raise InvalidArgument(
+            f"num_partitions: got {wanted}; allowed: at most {segments}, the number of segments that are used"
+        )
+    return min(wanted or segments, rows)

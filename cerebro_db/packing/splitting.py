@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from cerebro_db.errors import NO_ROWS, InvalidArgument, InvalidData
-from cerebro_db.packing.source import check_source
+from cerebro_db.packing.resolve import check_source
 from cerebro_db.postgres.calls.settings import as_seen, read_as
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.sessions.session import Session

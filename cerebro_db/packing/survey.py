@@ -1,103 +1,35 @@
-"""Survey of the rows of a source: addresses, shapes, classes, and the first bad row."""
+"""Survey of the rows of a source: addresses, shapes, classes, rows that are left out, and the first bad row."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
-from cerebro_db.columns.inputs import Input
-from cerebro_db.columns.values import Column
+from cerebro_db.columns.inputs import NULL, Block, Input
+from cerebro_db.columns.values import all_whole
+from cerebro_db.configs.messages import shortened
 from cerebro_db.errors import NO_ROWS, CerebroError, InvalidData
-from cerebro_db.packing.columns import NO_OTHERS, Others, check_wanted
 from cerebro_db.packing.earlier import Earlier
 from cerebro_db.packing.layout import parse_addresses, tid_array
-from cerebro_db.packing.row_faults import (
-    ELEMENT,
-    NULL,
-    Damaged,
-    Reading,
-    attempted,
-    columns_named,
-    not_one_hot,
-    reason,
-    remedy,
-    unreadable,
-    unseen,
-)
-from cerebro_db.packing.source import Target, looked_at
+from cerebro_db.packing.targets import ClassTarget, FloatTarget, OneHotTarget, Target
 from cerebro_db.postgres.dialects.statements.packing import (
     BLOCKS_PER_FETCH,
+    FAULTS_SHOWN,
     PackingStatements,
-    SourceScan,
-    one_hot_place,
+    Scan,
 )
-from cerebro_db.postgres.dialects.statements.packing_extras import Extra, Origin
-from cerebro_db.postgres.names import QualifiedName, quote
+from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.sessions.parallel import Statement, gather
 from cerebro_db.postgres.sessions.session import Session
 
-_NO_ADDRESSES = np.empty(0, np.int64)
-
-
-@dataclass(frozen=True)
-class Survey:
-    """The rows of a source, seen through one snapshot.
-
-    Attributes:
-        source: as the user knows it.
-        scan: what is read.
-        feature: with its shape.
-        target: with its shape and classes.
-        addresses: of all rows, sorted.
-        divisor: the normalizing constant.
-        weight: the column of sample weights.
-        others: further inputs and outputs, the same of them.
-    """
-
-    source: QualifiedName
-    scan: SourceScan
-    feature: Input
-    target: Target
-    addresses: NDArray[np.int64]
-    divisor: float
-    weight: Column | None = None
-    others: Others = NO_OTHERS
-
-    @property
-    def features(self) -> tuple[Input, ...]:
-        """All inputs."""
-        return (self.feature, *self.others.features)
-
-    @property
-    def targets(self) -> tuple[Target, ...]:
-        """All outputs."""
-        return (self.target, *self.others.targets)
-
-    @property
-    def values(self) -> list[Any]:
-        """Parameters of the statements that fill buffers, but those of a buffer."""
-        found: list[Any] = [] if self.target.is_class else [list(self.target.wire_shape)]
-        found.append(list(self.target.shape))
-        for feature in self.others.features:
-            found += [list(feature.shape), self.divisor, list(feature.shape)]
-        for other in self.others.targets:
-            found += [] if other.is_class else [list(other.wire_shape), 1.0]
-            found.append(list(other.shape))
-        classes = [one for one in self.targets if one.is_class]
-        found += [one.null_id if one.null_id is not None else -1 for one in classes]
-        return found + [one.values for one in classes]
-
-    @property
-    def is_staged(self) -> bool:
-        """True if the rows are read from a copy."""
-        return self.scan.table != self.source
-
-
-OfColumn = TypeVar("OfColumn", Input, Target)
+B = TypeVar("B", bound=Block)
 
 
 class Surveyor:
@@ -106,6 +38,7 @@ class Surveyor:
     Args:
         sql: of the dialect.
         control: the session.
+        source: the table as the user knows it.
         damaged: rows that are left out.
     """
 
@@ -113,153 +46,108 @@ class Surveyor:
         self,
         sql: PackingStatements,
         control: Session,
+        source: QualifiedName,
         damaged: Damaged | None = None,
     ) -> None:
-        self._sql = sql
-        self._control = control
+        self._sql, self._control, self._source = sql, control, source
         self._damaged = damaged or Damaged()
 
     def survey(
-        self,
-        source: QualifiedName,
-        table: QualifiedName,
-        feature: Input,
-        target: Target,
-        divisor: float,
-        num_classes: Sequence[int | None],
-        training: Earlier | None,
-        weight: Column | None = None,
-        others: Others = NO_OTHERS,
-    ) -> Survey:
-        """Look at all rows.
+        self, scan: Scan[Target], classes: Sequence[int | None], earlier: Earlier | None
+    ) -> tuple[Scan[Target], NDArray[np.int64]]:
+        """The same scan with shapes and classes, and the addresses of all rows, sorted.
 
         Args:
-            source: as the user knows it.
-            table: the source, or its copy.
-            feature: the independent variable.
-            target: the dependent variable; has classes if there is an earlier packing.
-            divisor: the normalizing constant.
-            num_classes: as the caller wants, of each target.
-            training: the earlier packing whose shapes and classes count.
-            weight: the column of sample weights.
-            others: further inputs and outputs.
+            scan: as far as the columns alone tell.
+            classes: as the caller wants, of each target.
+            earlier: the earlier packing whose shapes and classes count.
 
         Raises:
             InvalidData: there are no rows, or the first one cannot be packed.
         """
-        feature, target = self._with_whole(table, feature), self._with_whole(table, target)
-        others = Others(
-            tuple(self._with_whole(table, one) for one in others.features),
-            tuple(self._with_whole(table, one) for one in others.targets),
+        scan = replace(
+            scan,
+            inputs=tuple(self._looked_at(scan, one) for one in scan.inputs),
+            targets=tuple(self._looked_at(scan, one) for one in scan.targets),
+            weight=scan.weight and self._looked_at(scan, scan.weight),
         )
-        weight = weight and looked_at(self._control, f"ONLY {table.sql} s", "s", weight)
-        scan = scan_of(table, feature, target, weight)
-        found = Survey(source, scan, feature, target, _NO_ADDRESSES, divisor, weight, others)
-        with columns_named(self._control, f"ONLY {table.sql} s", _readings(found)):
-            return self._surveyed(found, num_classes, training)
+        with columns_named(self._control, scan.rows, _readings(scan)):
+            return self._surveyed(scan, classes, earlier)
 
-    def _with_whole(self, table: QualifiedName, given: OfColumn) -> OfColumn:
-        found = looked_at(self._control, f"ONLY {table.sql} s", "s", given.column)
-        return replace(given, column=found)
+    def _looked_at(self, scan: Scan[Target], block: B) -> B:
+        return looked_at(self._control, scan.rows, "s", block)
 
     def _surveyed(
-        self, given: Survey, num_classes: Sequence[int | None], training: Earlier | None
-    ) -> Survey:
-        scan, target, others = given.scan, given.target, given.others
+        self, scan: Scan[Target], classes: Sequence[int | None], earlier: Earlier | None
+    ) -> tuple[Scan[Target], NDArray[np.int64]]:
         addresses = self._addresses(scan.table)
         if len(self._damaged.addresses):
             scan = replace(scan, left_out=tid_array(self._damaged.addresses))
             addresses = np.setdiff1d(addresses, self._damaged.addresses, assume_unique=True)
         if not len(addresses):
-            raise self._empty(given.source)
-        if training is None:
-            target, *more = [self._recognized(scan, one) for one in (target, *others.targets)]
-            others = replace(others, targets=tuple(more))
-            kind = target.cast if target.is_class else None
-            scan = replace(scan, target=_label(target), class_type=kind, equals=target.equals)
-        found = replace(given, scan=scan, target=target, addresses=addresses, others=others)
-        pairs = [
-            self._looked_at(pair, places, num_classes[places[1]], training)
-            for places, pair in _pairs(found)
-        ]
-        first, rest = pairs[0], pairs[1:]
-        inputs = len(others.features)
-        return replace(
-            found,
-            scan=replace(scan, extras=extras_of(others)),
-            feature=first.feature,
-            target=first.target,
-            others=Others(
-                tuple(pair.feature for pair in rest[:inputs]),
-                tuple(pair.target for pair in rest[inputs:]),
-            ),
-        )
+            raise self._empty()
+        if earlier is None:
+            scan = replace(scan, targets=tuple(self._recognized(scan, one) for one in scan.targets))
+        scan = self._shaped(scan)
+        if earlier is not None:
+            given: list[Block] = [*scan.inputs, *scan.targets]
+            wanted = [
+                *(one.shape for one in earlier.inputs),
+                *(one.shape for one in earlier.targets),
+            ]
+            for one, shape in zip(given, wanted, strict=True):
+                _check_shape(one, shape, earlier)
+            return scan, addresses
+        pairs = zip(scan.targets, classes, strict=True)
+        return replace(scan, targets=tuple(self._classed(scan, *one) for one in pairs)), addresses
 
-    def _recognized(self, scan: SourceScan, target: Target) -> Target:
+    def _recognized(self, scan: Scan[Target], target: Target) -> Target:
         """The target as classes, if it is an array that is one-hot in every row."""
-        if not target.may_be_one_hot:
+        if not isinstance(target, FloatTarget) or not target.may_be_one_hot:
             return target
-        scan = replace(scan, target=_label(target), class_type=None)
-        _, shape = self._control.run(self._sql.shapes(scan))[0]
+        alone = replace(scan, inputs=scan.inputs[:1], targets=(target,))
+        ((_, shape),) = self._control.run(self._sql.shapes(alone))
         if shape is None or len(shape) > 1 or shape[0] < 2:
             return target
         one_hot = target.one_hot(shape[0])
-        if not self._control.run(self._sql.all_one_hot(replace(scan, target=_label(one_hot))))[0][
-            0
-        ]:
-            return target
-        return one_hot
+        is_one_hot = self._control.run(self._sql.all_one_hot(scan, one_hot))[0][0]
+        return one_hot if is_one_hot else target
 
-    def _looked_at(
-        self,
-        pair: Survey,
-        places: tuple[int, int],
-        num_classes: int | None,
-        training: Earlier | None,
-    ) -> Survey:
-        """The pair with its shapes and classes."""
-        shape, target_shape = self._shapes(pair, places, training)
-        target = pair.target
-        if training is None and not places[0]:
-            check_wanted(target, num_classes)
-        if training is None and target.places:
-            target = target.with_classes(target.values or "", target.places, False, num_classes)
-        elif training is None and target.is_class and not places[0]:
-            classes = self._sql.classes(pair.scan)
-            listed, count, has_null = self._control.run(classes)[0]
-            target = target.with_classes(listed, count, has_null, num_classes)
+    def _shaped(self, scan: Scan[Target]) -> Scan[Target]:
+        """The scan with the shape of each block."""
+        (found,) = self._control.run(self._sql.shapes(scan))
+        if None in found:
+            pairs = zip(scan.inputs, found[:1] + found[2 : len(scan.inputs) + 1], strict=True)
+            known = tuple(structs.replace(one, shape=tuple(shape or ())) for one, shape in pairs)
+            fault = self._fault(replace(scan, inputs=known))
+            raise fault or InvalidData(f"source_table: {self._source} is unusable")
+        shapes = {one.name: tuple(shape) for one, shape in zip(scan.blocks, found, strict=True)}
         return replace(
-            pair,
-            feature=replace(pair.feature, shape=shape),
-            target=replace(target, shape=target_shape),
+            scan,
+            inputs=tuple(structs.replace(one, shape=shapes[one.name]) for one in scan.inputs),
+            targets=tuple(structs.replace(one, shape=shapes[one.name]) for one in scan.targets),
         )
 
-    def explained(self, survey: Survey, failure: CerebroError) -> CerebroError:
-        """The error that names the row because of which a worker failed."""
-        try:
-            with self._control.attempt():
-                faults = [self._fault(pair) for _, pair in _pairs(survey)]
-        except StatementFailed:  # the server already fails on reading that row
-            return self._unreadable(survey, failure)
-        except CerebroError:
-            return failure
-        found = [fault for fault in faults if fault is not None]
-        return min(found, key=lambda fault: fault[0])[1] if found else failure
+    def _classed(self, scan: Scan[Target], target: Target, wanted: int | None) -> Target:
+        """The target with its classes, where it has any."""
+        target.check_wanted(wanted)
+        if not isinstance(target, ClassTarget):
+            return target
+        if isinstance(target, OneHotTarget):
+            return target.with_classes(target.values or "", target.places, False, wanted)
+        classes = self._sql.classes(scan, target, target.cast, target.varies)
+        values, count, has_null = self._control.run(classes)[0]
+        return target.with_classes(values, count, has_null, wanted)
 
-    def _unreadable(self, survey: Survey, failure: CerebroError) -> CerebroError:
-        """The error that names the column that the server cannot read."""
-        table = f"ONLY {survey.scan.table.sql} s"
-        return unreadable(attempted(self._control), table, _readings(survey), failure)
-
-    def _empty(self, source: QualifiedName) -> InvalidData:
+    def _empty(self) -> InvalidData:
         if self._damaged.rows:
             return InvalidData(
-                f"source_table: {source} has no image that can be read; allowed: at least one. The "
-                f"first one {reason(self._damaged.faults[0], None, (), '')}",
+                f"source_table: {self._source} has no image that can be read; allowed: at least one. The "
+                f"first one {_of_image(self._damaged.faults[0])}",
                 hint="image_shape and image_format must be those of the stored bytes",
             )
         return InvalidData(
-            f"source_table: {source} has no rows; allowed: at least one row", NO_ROWS
+            f"source_table: {self._source} has no rows; allowed: at least one row", NO_ROWS
         )
 
     def _addresses(self, table: QualifiedName) -> NDArray[np.int64]:
@@ -275,148 +163,187 @@ class Surveyor:
             pieces.append(self._control.run(statement, ends)[0][0] or b"")
         return parse_addresses(pieces)
 
-    def _shapes(
-        self, survey: Survey, places: tuple[int, int], training: Earlier | None
-    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        features, targets = self._control.run(self._sql.shapes(survey.scan))[0]
-        wants_target = survey.target.column.is_array and not survey.target.is_class
-        if features is None or (wants_target and targets is None):
-            known = replace(survey, feature=replace(survey.feature, shape=tuple(features or ())))
-            fault = self._fault(known)
-            raise (fault[1] if fault else InvalidData(f"source_table: {survey.source} is unusable"))
-        shape, target_shape = tuple(features), tuple(targets) if wants_target else ()
-        if training is not None:
-            wanted, of_target = training.inputs[places[0]], training.targets[places[1]]
-            _check_shape(survey.feature.column.name, shape, wanted.shape, training)
-            _check_shape(survey.target.column.name, target_shape, of_target.shape, training)
-        return shape, target_shape
+    # -- the first bad row -------------------------------------------------------------------------
+    def explained(self, scan: Scan[Target], failure: CerebroError) -> CerebroError:
+        """The error that names the row because of which a worker failed."""
+        try:
+            with self._control.attempt():
+                return self._fault(scan) or failure
+        except StatementFailed:  # the server already fails on reading that row
+            return unreadable(attempted(self._control), scan.rows, _readings(scan), failure)
+        except CerebroError:
+            return failure
 
-    def _fault(self, survey: Survey) -> tuple[int, InvalidData] | None:
-        """The number of the first row that cannot be packed, and its error."""
-        # Where no row has a shape, any shape finds the first row.
-        shape, target_shape = survey.feature.shape or (1,), survey.target.wire_shape
-        statement = self._sql.culprit(survey.scan, shape, target_shape)
-        values = [survey.target.values] if survey.target.is_class else []
-        rows = self._control.run(statement, (survey.divisor, *values))
+    def _fault(self, scan: Scan[Target]) -> InvalidData | None:
+        """The error of the first row that cannot be packed."""
+        rows = self._control.run(self._sql.culprit(scan))
         if not rows:
             return None
-        return int(rows[0][0]), self._told(survey, rows[0], shape, target_shape)
-
-    def _told(
-        self,
-        survey: Survey,
-        row: Sequence[Any],
-        shape: tuple[int, ...],
-        target_shape: tuple[int, ...],
-    ) -> InvalidData:
-        number, address, fault, got, target_fault, target_got, label, weight = row
-        of_copy = survey.is_staged and not self._sql.in_one_statement
-        where = self._sql.named_row(number, survey.source, None if of_copy else address)
-        column, target = survey.feature.column, survey.target.column
-        if fault:
-            where += f", {target.name} = {label!r}" if label is not None else ""
-            return _of_row(where, column, fault, got, shape)
-        if weight is not None:
-            return InvalidData(
-                f"{where}: column {survey.weight and survey.weight.name!r} holds {weight} as a sample weight; "
-                "allowed: finite numbers from 0",
-                hint="put a weight from 0 there in a view, or leave the row out",
-            )
-        if target_fault == "class" and survey.target.places:
-            what, hint = not_one_hot(label, target, survey.target.places)
-            return InvalidData(f"{where}: column {target.name!r} {what}", hint)
-        if target_fault == "class":
-            what, hint = unseen(label, target.name, survey.target.values)
-            return InvalidData(f"{where}: column {target.name!r} {what}", hint)
-        if target_fault == ELEMENT and not target.is_array:
-            target_fault = NULL  # a number is read as an array of one
-        return _of_row(where, target, target_fault, target_got, target_shape)
+        number, address, place, fault, got, label = rows[0]
+        of_copy = scan.table != self._source and not self._sql.in_one_statement
+        where = self._sql.named_row(number, self._source, None if of_copy else address)
+        block = scan.read[place]
+        if isinstance(block, Input) and label is not None:
+            where += f", {scan.targets[0].name} = {label!r}"
+        what, hint = block.refusal(fault, got, label, "the shape of the first row")
+        return InvalidData(f"{where}: column {block.column.name!r} {what}", hint)
 
 
-def _of_row(
-    where: str, column: Column, fault: str, got: Sequence[int] | None, shape: tuple[int, ...]
-) -> InvalidData:
-    what = reason(fault, got, shape, "the shape of the first row")
-    return InvalidData(f"{where}: column {column.name!r} {what}", remedy(fault, got, shape, column))
+def looked_at(session: Session, rows: str, alias: str, block: B) -> B:
+    """The block, and whether the values of its column are whole where its type does not tell.
+
+    Args:
+        rows: what stands behind FROM, with that alias.
+    """
+    if not block.column.may_be_whole:
+        return block
+    value = Block(block.column).value(alias)
+    value = f"pg_catalog.unnest({value})" if block.column.is_array else value
+    is_whole = session.run(all_whole(rows, value)) == [(True,)]
+    return structs.replace(block, column=replace(block.column, has_whole_values=is_whole))
 
 
-def _readings(survey: Survey) -> list[Reading]:
+def _readings(scan: Scan[Target]) -> list[Reading]:
     """The columns, each with SQL of what is read of it."""
-    found = [reading for feature in survey.features for reading in feature.readings("s")]
-    found += [(target.column.name, _label(target)) for target in survey.targets]
-    if survey.weight is not None:
-        found.append((survey.weight.name, survey.scan.weight or "NULL"))
-    return found
+    blocks = (*scan.inputs, *scan.targets, *((scan.weight,) if scan.weight else ()))
+    return [reading for one in blocks for reading in one.readings("s")]
 
 
-def _pairs(survey: Survey) -> list[tuple[tuple[int, int], Survey]]:
-    """Pairs of an input and an output, with their places: first ones, inputs, outputs."""
-    found = [((0, 0), replace(survey, others=NO_OTHERS))]
-    for place, feature in enumerate(survey.others.features, 1):
-        scan = scan_of(survey.scan.table, feature, survey.target)
-        pair = replace(survey, scan=scan, feature=feature, weight=None, others=NO_OTHERS)
-        found.append(((place, 0), pair))
-    for place, target in enumerate(survey.others.targets, 1):
-        scan = scan_of(survey.scan.table, survey.feature, target)
-        pair = replace(survey, scan=scan, target=target, weight=None, others=NO_OTHERS)
-        found.append(((0, place), pair))
-    return found
-
-
-def extras_of(others: Others) -> tuple[Extra, ...]:
-    """Columns that are read and written for further inputs and outputs."""
-    features = [
-        Extra(one.column.name, one.value("s"), is_whole=one.column.is_whole)
-        for one in others.features
-    ]
-    return (*features, *map(_extra, others.targets))
-
-
-def _extra(target: Target) -> Extra:
-    kind = target.cast if target.is_class else None
-    name, whole = target.column.name, target.column.is_whole
-    return Extra(name, _label(target), kind, whole, target.equals)
-
-
-def _label(target: Target) -> str:
-    """SQL of a class, or of the array of a float target."""
-    if target.places:
-        return one_hot_place(f"s.{quote(target.column.name)}", target.places)
-    label = f"s.{quote(target.column.name)}::{target.cast}"
-    return label if target.is_class or target.column.is_array else f"ARRAY[{label}]"
-
-
-def scan_of(
-    table: QualifiedName, feature: Input, target: Target, weight: Column | None = None
-) -> SourceScan:
-    """Parts of ``table`` that are read."""
-    weights = None if weight is None else f"s.{quote(weight.name)}::double precision"
-    return SourceScan(
-        table,
-        feature,
-        _label(target),
-        target.cast if target.is_class else None,
-        weights,
-        origins=(_origin(feature.column), _origin(target.column), _origin(weight)),
-        equals=target.equals,
-        varies=target.varies,
-    )
-
-
-def _origin(column: Column | None) -> Origin:
-    return Origin() if column is None else Origin(column.name, column.is_whole)
-
-
-def _check_shape(
-    name: str, got: tuple[int, ...], wanted: tuple[int, ...], training: Earlier
-) -> None:
-    if got != wanted:
+def _check_shape(block: Block, wanted: tuple[int, ...], training: Earlier) -> None:
+    if block.shape != wanted:
         raise InvalidData(
-            f"column {name!r}: got rows of shape {_shown(got)}; "
-            f"those of {training.name} have shape {_shown(wanted)}",
+            f"column {block.name!r}: got rows of shape {block.shape}; "
+            f"those of {training.name} have shape {wanted}",
             hint="give arrays of that shape, or pack the training table anew",
         )
 
 
-def _shown(shape: Sequence[int]) -> str:
-    return str(tuple(shape))
+# -- values that the server cannot read --------------------------------------------------------------
+Reading = tuple[str, str]
+
+
+def unreadable(
+    run: Callable[[str], object], table: str, readings: Sequence[Reading], failure: CerebroError
+) -> CerebroError:
+    """The error that names the column whose values the server cannot read, or compute with.
+
+    Args:
+        run: runs a statement, and leaves the session usable where that fails.
+        table: SQL of the rows and their alias.
+        readings: names of columns, and expressions over that alias.
+        failure: what is returned where no column alone fails.
+    """
+    for name, expression in readings:
+        try:
+            run(f"SELECT pg_catalog.count({expression}) FROM {table}")
+        except StatementFailed as one:
+            if one.sqlstate.startswith("22"):
+                return InvalidData(
+                    f"column {name!r}: got a value that cannot be computed with "
+                    f"({shortened(one.message)}); allowed: numbers of double precision",
+                    hint="leave such rows out in a view, or put another value there",
+                )
+    return failure
+
+
+def attempted(session: Session) -> Callable[[str], None]:
+    """A function that runs a statement in a transaction, which goes on where that fails."""
+
+    def run(statement: str) -> None:
+        with session.attempt():
+            session.run(statement)
+
+    return run
+
+
+@contextmanager
+def columns_named(session: Session, table: str, readings: Sequence[Reading]) -> Iterator[None]:
+    """Name the column where a statement that is run inside fails because of the data.
+
+    Args:
+        session: in a transaction, which goes on.
+        table, readings: as of ``unreadable``.
+    """
+    try:
+        with session.attempt():
+            yield
+    except StatementFailed as failure:
+        # Class 22: something about the data.
+        if not failure.sqlstate.startswith("22"):
+            raise
+        raise unreadable(attempted(session), table, readings, failure) from None
+
+
+# -- rows that are left out --------------------------------------------------------------------------
+_PIECES_A_WORKER = 4
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """Rows that are left out.
+
+    Attributes:
+        rows: how many.
+        addresses: of them, sorted; none where they were deleted from a copy.
+        faults: what is wrong with the first ones.
+    """
+
+    rows: int = 0
+    addresses: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    faults: tuple[str, ...] = ()
+
+    def first_among(self, kept: NDArray[np.int64]) -> Iterator[tuple[int, str, str]]:
+        """The first ones: number among all rows, address, what is wrong.
+
+        Args:
+            kept: addresses of the other rows.
+        """
+        shown = self.addresses[: len(self.faults)]
+        places = np.searchsorted(np.union1d(kept, self.addresses), shown)
+        for place, number, fault in zip(places.tolist(), shown.tolist(), self.faults, strict=True):
+            yield place + 1, f"({number >> 16},{number & 0xFFFF})", fault
+
+
+def left_out(rows: int, table: QualifiedName, column: str, first: Sequence[tuple[str, str]]) -> str:
+    """The notice of rows whose images cannot be read.
+
+    Args:
+        rows: how many.
+        table: whose they are.
+        column: of the images.
+        first: some of the rows, each with what is wrong.
+    """
+    are = "row is" if rows == 1 else "rows are"
+    what = f"on_error: {rows} {are} left out of {table}, as the images of column {column!r} cannot be read"
+    return "\n".join([what, *(f"{where}: {_of_image(fault)}" for where, fault in first)])
+
+
+def _of_image(fault: str) -> str:
+    return "is NULL; allowed: no NULL" if fault == NULL else fault
+
+
+def find_damaged(
+    sql: PackingStatements,
+    workers: Sequence[Session],
+    table: QualifiedName,
+    damage: str,
+    blocks: int,
+) -> Damaged:
+    """Read all images, side by side.
+
+    Args:
+        sql: of the dialect.
+        workers: sessions of one snapshot.
+        table: plain.
+        damage: SQL over the alias ``s`` of why a row is left out.
+        blocks: of the table.
+    """
+    statement = sql.damaged(table, damage)
+    size = max(1, -(-blocks // (_PIECES_A_WORKER * len(workers))))
+    pieces: list[Statement] = [
+        (statement, (f"({first},0)", f"({first + size},0)")) for first in range(0, blocks, size)
+    ]
+    found = [row for ((row),) in gather(workers, pieces) if row[0] is not None]
+    addresses = parse_addresses([bytes(listed) for listed, _ in found])
+    faults = [fault for _, listed in found for fault in listed]
+    return Damaged(len(addresses), addresses, tuple(faults[:FAULTS_SHOWN]))

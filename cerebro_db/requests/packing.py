@@ -2,7 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
+
 from cerebro_db.requests import declared as sql
+
+LARGEST_INTEGER = 2**31 - 1
+MAX_CATEGORIES = 10_000
+Count = Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] | None
+Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1), sql.BIGINT]
+
+
+class PackingRequest(sql.Request):
+    """A request to pack a table: what those of all functions say, and what an argument is where one has it not."""
+
+    source_table: sql.Text
+    output_table: sql.Text
+    dependent_varname: sql.Text
+    independent_varname: sql.Text
+
+    @property
+    def buffer_size(self) -> int | None:
+        """Most rows in a buffer."""
+        return None
+
+    @property
+    def normalizing_const(self) -> float | None:
+        """Divisor of the features."""
+        return 1.0
+
+    @property
+    def num_classes(self) -> int | Sequence[int | None] | str | None:
+        """Number of classes, of each target."""
+        return None
+
+    @property
+    def num_partitions(self) -> int | None:
+        """Number of partitions."""
+        return None
+
+    @property
+    def seed(self) -> int:
+        """Seed of the shuffle."""
+        return 0
+
+    @property
+    def sample_weight(self) -> str | None:
+        """Column of the weights of rows."""
+        return None
+
+    @property
+    def distribution_rules(self) -> str | None:
+        """Segments that the rows are spread over."""
+        return None
+
+    @property
+    def replace(self) -> bool | None:
+        """True if earlier tables of the name give way."""
+        return False
+
+    @property
+    def encoding_of(self) -> str | None:
+        """Packed table or models whose encoding holds here, too."""
+        return None
+
+    @property
+    def on_error(self) -> str:
+        """Way to go on when an image cannot be read."""
+        return "stop"
 
 
 @sql.function(
@@ -23,7 +92,7 @@ from cerebro_db.requests import declared as sql
         ),
     ),
 )
-class PackRequest(sql.Request):
+class PackRequest(PackingRequest):
     """Packs a table for training: rows shuffled by the seed, spread evenly over partitions, and packed into
     buffers of float32 features and class ids (or float32 targets). Makes output_table and
     <output_table>_summary. buffer_size: most rows in a buffer (default: about 8 MB of features);
@@ -72,12 +141,12 @@ class PackRequest(sql.Request):
     output_table: sql.Text
     dependent_varname: sql.Text
     independent_varname: sql.Text
-    buffer_size: sql.Integer = None
+    buffer_size: Count = None
     normalizing_const: sql.Number = 1.0
     num_classes: sql.Integer = None
     distribution_rules: sql.Text = "all_segments"
-    num_partitions: sql.Integer = None
-    seed: sql.BigInt = 0
+    num_partitions: Count = None
+    seed: Seed = 0
     sample_weight: sql.Text = None
     replace: sql.Flag = False
     encoding_of: sql.Text = None
@@ -89,7 +158,7 @@ class PackRequest(sql.Request):
     entry="packing.pack_columns",
     job=sql.Job(makes="output_table", reads=("source_table", "encoding_of"), steps="pack"),
 )
-class PackColumnsRequest(sql.Request):
+class PackColumnsRequest(PackingRequest):
     """Packs columns of mixed types for training: numbers, booleans, categories, dates and times become the column
     features, with an encoding that is computed from the source and recorded. independent_varname: columns
     separated by commas, or * for all but the dependent variable and those of excluded. numbers: standardize,
@@ -127,20 +196,20 @@ class PackColumnsRequest(sql.Request):
     output_table: sql.Text
     dependent_varname: sql.Text
     independent_varname: sql.Text
-    buffer_size: sql.Integer = None
+    buffer_size: Count = None
     numbers: sql.Text = "standardize"
     categories: sql.Text = "onehot"
-    max_categories: sql.Integer = 100
+    max_categories: Annotated[int, Meta(ge=1, le=MAX_CATEGORIES)] = 100
     encodings: sql.Json = None
     excluded: sql.Text = None
     num_classes: sql.Integer = None
-    num_partitions: sql.Integer = None
-    seed: sql.BigInt = 0
+    num_partitions: Count = None
+    seed: Seed = 0
     sample_weight: sql.Text = None
     distribution_rules: sql.Text = "all_segments"
     replace: sql.Flag = False
     encoding_of: sql.Text = None
-    min_coverage: sql.Number = 0.5
+    min_coverage: Annotated[float, Meta(ge=0, le=1)] = 0.5
 
 
 @sql.function(
@@ -201,7 +270,7 @@ class EncoderRequest(sql.Request):
     entry="packing.pack_validation",
     job=sql.Job(makes="output_table", reads=("source_table", "training_table"), steps="pack"),
 )
-class PackValidationRequest(sql.Request):
+class PackValidationRequest(PackingRequest):
     """Packs a validation table with the class values, row shape, normalizing constant and number of partitions of
     training_table, a table that cerebro_pack or cerebro_pack_columns made; with the encoding of the latter,
     where independent_varname may be NULL. As many columns, separated by commas, as the training table has. Rows
@@ -224,10 +293,10 @@ class PackValidationRequest(sql.Request):
     dependent_varname: sql.Text
     independent_varname: sql.Text
     training_table: sql.Text
-    buffer_size: sql.Integer = None
+    buffer_size: Count = None
     distribution_rules: sql.Text = None
     replace: sql.Flag = False
-    on_error: sql.Text = "stop"
+    on_error: sql.OnError = "stop"
 
 
 @sql.function(
@@ -300,7 +369,7 @@ class SplitRequest(sql.Request):
     target_cols: sql.Text = None
     with_replacement: sql.Flag = False
     separate_output_tables: sql.Flag = False
-    seed: sql.BigInt = 0
+    seed: Seed = 0
     replace: sql.Flag = False
 
 
@@ -333,7 +402,7 @@ class ImageArrayRequest(sql.Request):
     entry="packing.pack_images",
     job=sql.Job(makes="output_table", reads=("source_table", "encoding_of"), steps="pack"),
 )
-class PackImagesRequest(sql.Request):
+class PackImagesRequest(PackingRequest):
     """Packs a column of images of type bytea for training. image_format: encoded for JPEG and PNG, which are
     resized to image_shape (height, width, channels); raw for images of that shape, one byte a value. Every
     value is divided by normalizing_const. Makes output_table and <output_table>_summary, which records how, for
@@ -363,13 +432,13 @@ class PackImagesRequest(sql.Request):
     independent_varname: sql.Text
     image_shape: sql.Integers
     image_format: sql.Text = "encoded"
-    buffer_size: sql.Integer = None
+    buffer_size: Count = None
     normalizing_const: sql.Number = 255.0
     num_classes: sql.Integer = None
-    num_partitions: sql.Integer = None
-    seed: sql.BigInt = 0
+    num_partitions: Count = None
+    seed: Seed = 0
     sample_weight: sql.Text = None
     distribution_rules: sql.Text = "all_segments"
     replace: sql.Flag = False
-    on_error: sql.Text = "stop"
+    on_error: sql.OnError = "stop"
     encoding_of: sql.Text = None

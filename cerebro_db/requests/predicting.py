@@ -16,7 +16,7 @@ class ScoringRequest(sql.Request):
     replace: sql.Flag = False
     dependent_varname: sql.Text = None
     independent_varname: sql.Text = None
-    on_error: sql.Text = "stop"
+    on_error: sql.OnError = "stop"
 
 
 @sql.function(
@@ -142,7 +142,7 @@ class PredictionRequest(sql.Request):
     num_workers: sql.Workers = None
     ensemble: sql.Integer = None
     replace: sql.Flag = False
-    on_error: sql.Text = "stop"
+    on_error: sql.OnError = "stop"
     wait: sql.Flag = True
     priority: sql.Priority = 0
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cerebro_db.columns.recorded import Recorded
+from cerebro_db.columns.encoded import Recorded
 from cerebro_db.configs.architectures.architecture import fingerprint
 from cerebro_db.core.spec import Configuration
 from cerebro_db.errors import (

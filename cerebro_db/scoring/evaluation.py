@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerebro_db.columns.images import ImageEncoding, check_ignores, ignores_errors
+from cerebro_db.columns.images import ImageEncoding, check_ignores
 from cerebro_db.configs.grids.outputs import (
     AUC,
     CONFUSION,
@@ -172,13 +172,13 @@ def _test_rows(
     if not is_packed(found):
         named = request.dependent_varname, request.independent_varname
         rows = RawRows(found, *named, request.on_error)
-        check_ignores(ignores_errors(request.on_error), isinstance(table.encoding, ImageEncoding))
+        check_ignores(request.on_error, isinstance(table.encoding, ImageEncoding))
         rows.read_for(table)
         with packed_rows(host, control, table, rows) as test:
             yield test
         return
     test = load_packed(control, request.test_table, _ROLE)
-    check_ignores(ignores_errors(request.on_error), are_images=False)
+    check_ignores(request.on_error, can_be_damaged=False)
     check_raw_arguments(
         test,
         dependent_varname=request.dependent_varname,

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from cerebro_db.columns.images import ignores_errors
 from cerebro_db.configs.grids.outputs import output_names
 from cerebro_db.configs.messages import check_divisor, shown
 from cerebro_db.core.spec import Architecture
@@ -145,7 +144,6 @@ def check(host: JobHost, request: PredictionRequest) -> None:
 
 def _work(host: JobHost, session: Session, request: PredictionRequest) -> Work:
     """Job for a request, all names looked up."""
-    ignores_errors(request.on_error)
     wanted = wanted_of(request.pred_type)
     table = named_models(session, request.model_table)
     keys = chosen_keys(session, table, request.mst_key, request.ensemble)
@@ -172,7 +170,7 @@ def resolved(
     """Job for a request, its names looked up; the models are known."""
     answer = answer_for(asked, wanted)
     names = (request.test_table, request.id_col, request.independent_varname)
-    source = test_source(session, dialect, asked, names, ignores_errors(request.on_error))
+    source = test_source(session, dialect, asked, names, request.on_error)
     outputs = new_outputs(
         session,
         request.output_table,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cerebro_db.columns.recorded import Recorded
+from cerebro_db.columns.encoded import Recorded
 from cerebro_db.configs.functions.callbacks import is_minimised
 from cerebro_db.configs.grids.outputs import OutputSpec, first_metric
 from cerebro_db.configs.names import is_custom

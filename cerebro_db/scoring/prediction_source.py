@@ -7,17 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from struct import pack
 
+from msgspec import structs
+
 from cerebro_db.columns.images import check_ignores
-from cerebro_db.columns.inputs import Input
+from cerebro_db.columns.inputs import ROLE as INPUTS
+from cerebro_db.columns.inputs import Input, without_nulls
 from cerebro_db.columns.values import Column
 from cerebro_db.errors import CerebroError, InvalidArgument, InvalidData, WrongObjectType
-from cerebro_db.packing.columns import id_columns, listed_inputs
-from cerebro_db.packing.row_faults import left_out, reason, remedy, unreadable, without_nulls
-from cerebro_db.packing.source import looked_at, recorded_input, within_limits
+from cerebro_db.packing.features import id_columns, kind_of
+from cerebro_db.packing.resolve import read_inputs
+from cerebro_db.packing.survey import left_out, looked_at, unreadable
 from cerebro_db.postgres.calls.settings import is_seen, seen_rows
 from cerebro_db.postgres.catalog.drift import Read
 from cerebro_db.postgres.dialects.choice import PostgreSQL
-from cerebro_db.postgres.dialects.statements.packing_extras import FAULTS_SHOWN
+from cerebro_db.postgres.dialects.statements.packing import FAULTS_SHOWN
 from cerebro_db.postgres.dialects.statements.sources import PackedSource, RowSource
 from cerebro_db.postgres.names import quote
 from cerebro_db.postgres.sessions.errors import StatementFailed
@@ -71,10 +74,7 @@ class Rows:
 
     def looked_at(self, session: Session) -> Rows:
         """The same, with what is known of its numbers once all rows are seen."""
-        inputs = tuple(
-            replace(one, column=looked_at(session, self.sql.rows, "t", one.column))
-            for one in self.features
-        )
+        inputs = tuple(looked_at(session, self.sql.rows, "t", one) for one in self.features)
         return replace(self, sql=replace(self.sql, inputs=inputs))
 
     @property
@@ -117,9 +117,8 @@ class Rows:
         """The error that names the row because of which a worker failed."""
         if (beyond := self._beyond(session, dialect, asked, failure)) is not None:
             return beyond
-        statement = dialect.prediction.culprit(self.sql, asked.shapes)
         try:
-            rows = session.run(statement, [asked.divisor] * len(asked.shapes))
+            rows = session.run(dialect.prediction.culprit(self.sql))
         except CerebroError:  # the server already fails on reading that row
             session.recover()
             readings = [one for feature in self.features for one in feature.readings("t")]
@@ -127,7 +126,6 @@ class Rows:
         if not rows:
             return failure
         number, row_id, place, fault, got = rows[0]
-        feature, shape = self.features[place], asked.shapes[place]
         where = dialect.prediction.named_row(number, self.sql.table)
         names = ", ".join(one.name for one in self.ids)
         if row_id is None:
@@ -136,11 +134,9 @@ class Rows:
                 f"{where}: column {listed} is NULL; allowed: no NULL",
                 without_nulls([one.name for one in self.ids]),
             )
-        what = reason(fault, got, shape, "the shape of the model's rows")
-        return InvalidData(
-            f"{where}, {names} = {row_id}: column {feature.column.name!r} {what}",
-            remedy(fault, got, shape, feature.column),
-        )
+        feature = self.features[place]
+        what, hint = feature.refusal(fault, got, None, "the shape of the model's rows")
+        return InvalidData(f"{where}, {names} = {row_id}: column {feature.name!r} {what}", hint)
 
     def _beyond(
         self, session: Session, dialect: PostgreSQL, asked: Asked, failure: StatementFailed
@@ -209,12 +205,12 @@ def test_source(
     dialect: PostgreSQL,
     asked: Asked,
     names: tuple[str | None, str | None, str | None],
-    ignores: bool,
+    on_error: str,
 ) -> Rows | Buffers:
     """Source that a user names as test_table, id_col and independent_varname.
 
     Args:
-        ignores: whether rows of images that cannot be read are left out.
+        on_error: whether rows of images that cannot be read are left out.
 
     Raises:
         CerebroError: there is none of that name, or it does not fit the models.
@@ -222,12 +218,11 @@ def test_source(
     text, id_text, feature_text = names
     found = find(session, text, ROLE)
     if is_packed(found):
-        check_ignores(ignores, are_images=False)
+        check_ignores(on_error, can_be_damaged=False)
         packed = load_packed(session, text, ROLE)
         return _buffers(packed, asked, id_text, feature_text)
     ids = _ids(found, id_text)
-    feature, *more = _features(found, feature_text, asked)
-    check_ignores(ignores, feature.can_be_damaged)
+    inputs = _inputs(session, found, feature_text, asked)
     addressed = not session.run(dialect.packing.needs_staging, (found.oid,))[0][0]
     if not dialect.has_segments:
         addressed = addressed and not scanned_elsewhere(session, found.name)
@@ -235,10 +230,10 @@ def test_source(
         found.name,
         ids=tuple((one.name, one.type) for one in ids),
         keys=tuple(map(_key, ids)),
-        inputs=(within_limits(session, feature), *more),
+        inputs=inputs,
         addressed=addressed,
         comparable=all(map(_is_comparable, ids)),
-        ignores=ignores,
+        ignores=check_ignores(on_error, inputs[0].can_be_damaged),
     )
     rows = Rows(source, found, ids)
     if addressed or not is_seen(session, found):
@@ -249,18 +244,18 @@ def test_source(
     return replace(rows, sql=replace(source, seen=seen, some=some))
 
 
-def _features(table: Relation, text: str | None, asked: Asked) -> tuple[Input, ...]:
-    """The columns of a list, as many as the models have inputs."""
-    role = "independent_varname"
-    if len(asked.shapes) == 1:
-        return (recorded_input(table, text, asked.encoding),)
-    found = listed_inputs(table, text, role)
-    if len(found) != len(asked.shapes):
+def _inputs(session: Session, table: Relation, text: str | None, asked: Asked) -> tuple[Input, ...]:
+    """The inputs of rows, as many as the models have, each of the shape that these want."""
+    kind, wanted = kind_of(asked.encoding), len(asked.shapes)
+    found = kind.matched(table, text, asked.encoding, wanted)
+    if len(found) != wanted:
+        columns = "one column" if wanted == 1 else f"{wanted} columns separated by commas"
         raise InvalidArgument(
-            f"{role}: got {'NULL' if text is None else repr(text)}; allowed: "
-            f"{len(asked.shapes)} columns separated by commas, in the order of the model's inputs"
+            f"{INPUTS}: got {'NULL' if text is None else repr(text)}; allowed: {columns}, in the order of "
+            "the model's inputs"
         )
-    return found
+    pairs = zip(read_inputs(session, found, asked.divisor), asked.shapes, strict=True)
+    return tuple(structs.replace(one, shape=shape) for one, shape in pairs)
 
 
 def _ids(table: Relation, text: str | None) -> tuple[Column, ...]:

@@ -6,16 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from cerebro_db.columns.encoded import Encoding
-from cerebro_db.columns.images import OnError
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import CerebroError, InvalidArgument
 from cerebro_db.models.registered import name_of
 from cerebro_db.models.trained import ModelTable
 from cerebro_db.packing import pack as packing
-from cerebro_db.packing.columns import names_in
-from cerebro_db.packing.request import PackRequest
+from cerebro_db.packing.features import exactly, names_in
 from cerebro_db.postgres.calls.host import JobHost
 from cerebro_db.postgres.calls.settings import as_seen, is_seen, isolation
 from cerebro_db.postgres.names import QualifiedName, quote
@@ -23,6 +22,7 @@ from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.leftovers import scratch_tables
 from cerebro_db.postgres.tables.packed import PackedTable, load_packed
 from cerebro_db.postgres.tables.relations import Relation, column
+from cerebro_db.requests.packing import PackValidationRequest
 
 # The row of a copy has no address that a user could look up.
 _ADDRESS = re.compile(r", (?:gp_segment_id \d+, )?ctid \(\d+,\d+\)")
@@ -41,7 +41,7 @@ class RawRows:
     table: Relation
     dependent: str | None = None
     independent: str | None = None
-    on_error: str | None = OnError.STOP
+    on_error: Literal["stop", "ignore"] = "stop"
 
     def targets_of(self, models: ModelTable) -> str:
         """The columns of the targets."""
@@ -70,10 +70,8 @@ class RawRows:
         """
         features, role = self.features_of(models), "independent_varname"
         encoding = models.encoding
-        if isinstance(encoding, Encoding):
-            names = [quote(one.name).replace("%%", "%") for one in encoding.columns]
-        elif encoding is not None and features is None:
-            names = [quote(encoding.name).replace("%%", "%")]
+        if encoding is not None and (features is None or isinstance(encoding, Encoding)):
+            names = list(map(exactly, encoding.names))
         else:
             names = [name or str(features) for name in names_in(self.table, features, role)]
         found = [column(self.table, name, role).name for name in names]
@@ -155,22 +153,21 @@ def _copied(
 def _packed(
     host: JobHost, control: Session, models: ModelTable, rows: RawRows, output: QualifiedName
 ) -> PackedTable:
-    request = PackRequest(
+    request = PackValidationRequest(
         rows.table.name.text,
         output.text,
         rows.targets_of(models),
         rows.features_of(models),
-        encoding_of=name_of(models),
+        training_table=name_of(models),
         on_error=rows.on_error,
-        is_scored=True,
     )
-    packing.pack(host, request)
+    packing.pack(host, request, models)
     return load_packed(control, output.text, "test_table")
 
 
 def listed_names(names: Sequence[str]) -> str:
     """Names of columns as users write a list of them."""
-    return ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+    return ", ".join(map(exactly, names))
 
 
 def check_raw_arguments(packed: PackedTable, **given: str | None) -> None:

@@ -5,11 +5,12 @@ Which functions may be called, and with what arguments, is declared in ``request
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
+
+from msgspec import structs
 
 from cerebro_db.configs.arguments import unknown
 from cerebro_db.configs.names import is_registered
@@ -22,8 +23,8 @@ from cerebro_db.errors import (
     UndefinedTable,
 )
 from cerebro_db.packing import pack as packing
-from cerebro_db.packing.columns import id_columns, names_in
-from cerebro_db.packing.request import PackRequest, pack_request
+from cerebro_db.packing.features import id_columns, names_in
+from cerebro_db.packing.resolve import check_alone
 from cerebro_db.postgres.calls.host import JobHost, control_session
 from cerebro_db.postgres.calls.settings import SEARCH_PATH
 from cerebro_db.postgres.sessions.session import Session
@@ -32,8 +33,9 @@ from cerebro_db.postgres.tables.outputs import new_outputs
 from cerebro_db.postgres.tables.relations import column, find, new_name
 from cerebro_db.postgres.tables.search_path import CallerPath, SearchPath
 from cerebro_db.relay.machine import cores
-from cerebro_db.requests.declared import FUNCTIONS, Function, Job, Request, Unscheduled
+from cerebro_db.requests.declared import FUNCTIONS, Function, Job, Unscheduled
 from cerebro_db.requests.fitting import ResumeRequest, RunRequest
+from cerebro_db.requests.packing import PackingRequest, PackRequest, PackValidationRequest
 from cerebro_db.requests.predicting import PredictionRequest
 from cerebro_db.requests.searching import SearchRequest
 from cerebro_db.runs import driver, setup
@@ -183,25 +185,19 @@ def _check_predict_early(host: JobHost, request: PredictionRequest, made: Made) 
             column(table, name, role)
 
 
-def _check_pack(host: JobHost, request: Request) -> None:
-    packed = pack_request(request)
-    packed.check()
+def _check_pack(host: JobHost, request: PackingRequest) -> None:
+    check_alone(request)
     find_tables(host, request.function, request.given())
-    packing.check(host, packed)
+    packing.check(host, request)
 
 
-def _check_pack_early(host: JobHost, request: Request, made: Made) -> None:
-    packed = pack_request(request)
-    packed.check()
-    if packed.source_table not in made:
-        packing.check(host, _apart(packed, made))
+def _check_pack_early(host: JobHost, request: PackingRequest, made: Made) -> None:
+    check_alone(request)
+    if request.source_table not in made:
+        packing.check(host, _apart(request, made))
         return
     with control_session(host.pool, host.search_path) as session:
-        new_outputs(session, packed.output_table, "output_table", PACKED, replace=True)
-
-
-def _pack(host: JobHost, request: Request) -> object:
-    return packing.pack(host, pack_request(request))
+        new_outputs(session, request.output_table, "output_table", PACKED, replace=True)
 
 
 _MAY_READ = "SELECT pg_catalog.has_any_column_privilege(%s::oid, 'SELECT')"
@@ -224,24 +220,35 @@ def find_tables(host: JobHost, function: Function, given: Given, made: Made | No
                     raise NotPermitted(f"{argument}: permission denied to read {table.name}")
 
 
-def _apart(request: PackRequest, made: Made) -> PackRequest:
-    """The request without the training table that is to be made before, and with what that will have decided."""
-    listed, encoding, image = request.independent_varname, request.encoding, request.image
-    if (before := made.get(str(request.training_table))) is not None:
-        function = function_of(before[0])
-        names = dict.fromkeys(name for name, one in function.arguments.items() if not one.default)
-        training = pack_request(function.request(**(names | function.bound(before[1]))))
-        if listed is None and training.encoding is not None:
-            listed = training.independent_varname
-        encoding, image = encoding or training.encoding, image or training.image
-    return dataclasses.replace(
-        request,
+def _apart(request: PackingRequest, made: Made) -> PackingRequest:
+    """The request without the tables that are to be made before, and with what those will have decided."""
+    if isinstance(request, PackValidationRequest):
+        before = made.get(str(request.training_table))
+        return request if before is None else _like_training(request, *before)
+    return structs.replace(request, encoding_of=None) if request.encoding_of in made else request
+
+
+def _like_training(request: PackValidationRequest, name: str, given: Given) -> PackingRequest:
+    """A request to pack the rows of a validation table as a training table will be packed."""
+    function = function_of(name)
+    names = dict.fromkeys(one.name for one in function.arguments.values() if not one.default)
+    training = function.request(**(names | function.bound(given)))
+    assert isinstance(training, PackingRequest)
+    listed = request.independent_varname
+    if listed is None and not isinstance(training, PackRequest):
+        listed = training.independent_varname
+    return structs.replace(
+        training,
+        source_table=request.source_table,
+        output_table=request.output_table,
+        dependent_varname=request.dependent_varname,
         independent_varname=listed,
-        training_table=None,
-        encoding_of=None if request.encoding_of in made else request.encoding_of,
-        is_validation=False,
-        encoding=encoding,
-        image=image,
+        distribution_rules=request.distribution_rules,
+        replace=request.replace,
+        encoding_of=None,
+        num_classes=None,
+        num_partitions=None,
+        sample_weight=None,
     )
 
 
@@ -249,7 +256,7 @@ STEPS = {
     "fit": Steps(_check_fit, _check_fit_early, _queue_fit),
     "search": Steps(_check_search, _check_search_early, _queue_search),
     "predict": Steps(prediction.check, _check_predict_early, work=prediction.predict),
-    "pack": Steps(_check_pack, _check_pack_early, work=_pack),
+    "pack": Steps(_check_pack, _check_pack_early, work=packing.pack),
 }
 
 

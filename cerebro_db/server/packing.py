@@ -6,13 +6,12 @@ from typing import Any
 
 from cerebro_db.packing import encoding_rows, splitting
 from cerebro_db.packing import pack as packing
-from cerebro_db.packing.request import pack_request
-from cerebro_db.requests.declared import Request
 from cerebro_db.requests.packing import (
     EncodeRequest,
     EncoderRequest,
     PackColumnsRequest,
     PackImagesRequest,
+    PackingRequest,
     PackRequest,
     PackValidationRequest,
     SplitRequest,
@@ -22,9 +21,9 @@ from cerebro_db.server.entry import entry_of
 from cerebro_db.server.host import Host
 
 
-def _pack(plpy: Any, gd: dict[str, Any], request: Request) -> None:
+def _pack(plpy: Any, gd: dict[str, Any], request: PackingRequest) -> None:
     """Pack a table."""
-    packing.pack(Host.apart(plpy, gd), pack_request(request))
+    packing.pack(Host.apart(plpy, gd), request)
 
 
 pack = entry_of(PackRequest)(_pack)

@@ -15,14 +15,19 @@ from cerebro_db.columns.recorded import parse_recorded, recorded_text
 from cerebro_db.columns.values import Values
 from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.packing import pack
-from cerebro_db.packing.encoding_plan import EncodingRequest
-from cerebro_db.packing.encoding_rows import EncodeRequest, EncoderRequest, create_encoder, encode
-from cerebro_db.packing.request import PackRequest
+from cerebro_db.packing.encoding_rows import create_encoder, encode
 from cerebro_db.postgres.calls.host import control_session
 from cerebro_db.postgres.dialects.choice import dialect_of
 from cerebro_db.postgres.sessions.locks import transaction
 from cerebro_db.postgres.sessions.pool import SessionPool
-from cerebro_db.scoring.prediction import PredictionRequest, predict
+from cerebro_db.requests.packing import (
+    EncodeRequest,
+    EncoderRequest,
+    PackColumnsRequest,
+    PackValidationRequest,
+)
+from cerebro_db.requests.predicting import PredictionRequest
+from cerebro_db.scoring.prediction import predict
 from tests.columns.conftest import KINDS
 from tests.models.conftest import Network
 
@@ -82,9 +87,8 @@ def packed(caller: Caller, method: str, output: str, names: list[str] | None = N
     """Pack columns by one method, and the id as it is."""
     names = columns_of(method) if names is None else names
     methods = {"id": "none", **dict.fromkeys(names, method)}
-    request = PackRequest(
-        "samples", output, "y", ", ".join(methods), num_partitions=2,
-        encoding=EncodingRequest(encodings=json.dumps(methods)), replace=True,
+    request = PackColumnsRequest(
+        "samples", output, "y", ", ".join(methods), num_partitions=2, encodings=json.dumps(methods), replace=True,
     )  # fmt: skip
     pack.pack(caller, request)
 
@@ -117,10 +121,7 @@ def test_a_raw_row_has_the_same_features_everywhere(
     trained = by_id(samples.unpack("contract", "features", "y").features)
     assert np.isfinite(trained).all()
     assert np.array_equal(trained, encoded(caller, samples, "samples"))
-    request = PackRequest(
-        "later", "followed", "y", None, encoding_of="contract", is_validation=True,
-        training_table="contract", replace=True,
-    )  # fmt: skip
+    request = PackValidationRequest("later", "followed", "y", None, "contract", replace=True)
     pack.pack(caller, request)
     later = by_id(samples.unpack("followed", "features", "y").features)
     assert np.isfinite(later).all()
@@ -205,9 +206,8 @@ def test_a_column_without_a_value_is_refused(samples: Any, caller: Caller, metho
             f"CREATE VIEW nothing AS SELECT y, nullif({name}, {name}) AS {name} FROM samples"
         )
         methods = json.dumps({name: method})
-        wanted = EncodingRequest(encodings=methods)
         with pytest.raises(
             InvalidData,
             match=f"column '{name}': got no value in {ROWS} rows; allowed: at least one",
         ):
-            pack.pack(caller, PackRequest("nothing", "none", "y", name, encoding=wanted))
+            pack.pack(caller, PackColumnsRequest("nothing", "none", "y", name, encodings=methods))

@@ -29,10 +29,10 @@ def test_numbers_are_sent_in_the_types_that_workers_read() -> None:
 @pytest.mark.parametrize(
     ("found", "sql"),
     [
-        (inputs.array_input(REALS), 's."a"'),
-        (inputs.array_input(NUMERICS), 's."n"::double precision[]'),
-        (inputs.listed_input(REALS, "x"), 's."a"'),
-        (inputs.listed_input(WHOLE, "x"), 'ARRAY[s."i"::bigint]'),
+        (inputs.input_of(REALS), 's."a"'),
+        (inputs.input_of(NUMERICS), 's."n"::double precision[]'),
+        (inputs.input_of(REALS, "x", is_only=False), 's."a"'),
+        (inputs.input_of(WHOLE, "x", is_only=False), 'ARRAY[s."i"::bigint]'),
         (inputs.image_input(DATA, IMAGE), 's."d"'),
     ],
 )
@@ -47,11 +47,11 @@ def test_what_is_read(found: inputs.Input, sql: str) -> None:
 @pytest.mark.parametrize(
     ("make", "column", "told"),
     [
-        (inputs.array_input, WHOLE, "'i' is of type integer; allowed: arrays of smallint"),
-        (inputs.array_input, TEXTS, r"'ts' is of type text\[\]; allowed: arrays of smallint"),
-        (inputs.array_input, MONEY, "'m' is of type money"),
+        (inputs.input_of, WHOLE, "'i' is of type integer; allowed: arrays of smallint"),
+        (inputs.input_of, TEXTS, r"'ts' is of type text\[\]; allowed: arrays of smallint"),
+        (inputs.input_of, MONEY, "'m' is of type money"),
         (
-            lambda one: inputs.listed_input(one, "given"),
+            lambda one: inputs.input_of(one, "given", is_only=False),
             TEXT,
             "given: the column 't' is of type text; allowed: small",
         ),
@@ -69,4 +69,4 @@ def test_an_image_is_recorded_under_the_name_of_its_column() -> None:
     assert found.recorded.name == "d"
     assert found.recorded == IMAGE
     assert found.can_be_damaged
-    assert inputs.array_input(REALS).recorded is None
+    assert inputs.input_of(REALS).recorded is None

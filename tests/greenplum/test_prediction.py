@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cerebro_db.columns.inputs import Input, NumberInput
+from cerebro_db.columns.inputs import ArrayInput, NumberInput
 from cerebro_db.columns.values import Column
 from cerebro_db.postgres.dialects.greenplum6.dialect import Greenplum6
 from cerebro_db.postgres.dialects.segments.prediction import SegmentPrediction
@@ -17,8 +17,8 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.session import Session
 from conftest import Sql
 
-X = Input(Column("x", "real[]", 1021, "real[]", "A", 700, "N"), "", 700)
-ID = NumberInput(Column("id", "integer", 23, "integer", "N", None, None), "bigint", 20)
+X = ArrayInput(Column("x", "real[]", 1021, "real[]", "A", 700, "N"), element_oid=700)
+ID = NumberInput(Column("id", "integer", 23, "integer", "N", None, None), "bigint", element_oid=20)
 SQL = SegmentPrediction(90426)
 ROWS = RowSource(
     QualifiedName("public", "plain"), (("id", "integer"),), ("t.id",), (X,), addressed=True

@@ -6,11 +6,11 @@ import pytest
 from servers import Caller, partitions
 
 from cerebro_db.packing import pack, survey
-from cerebro_db.packing.request import PackRequest
 from cerebro_db.postgres.dialects.choice import dialect_of
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.tables.packed import load_packed
 from cerebro_db.postgres.tables.relations import column, find
+from cerebro_db.requests.packing import PackRequest
 
 
 @pytest.fixture(scope="module")

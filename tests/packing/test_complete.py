@@ -11,13 +11,13 @@ from servers import Caller
 
 from cerebro_db.errors import IncompleteRead
 from cerebro_db.packing import pack
-from cerebro_db.packing.request import PackRequest
 from cerebro_db.postgres.dialects.choice import PostgreSQL, dialect_of
 from cerebro_db.postgres.dialects.statements.packing import PackingStatements
 from cerebro_db.postgres.dialects.statements.prediction import PredictionStatements
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.tables.completeness import scanned_elsewhere
+from cerebro_db.requests.packing import PackRequest
 from cerebro_db.scoring import prediction
 from tests.security.conftest import NET
 

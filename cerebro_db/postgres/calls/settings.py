@@ -13,8 +13,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from cerebro_db.columns.encoded import Encoding
-from cerebro_db.columns.recorded import Recorded
+from cerebro_db.columns.encoded import Encoding, Recorded
 from cerebro_db.columns.values import Column
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import NotSupported

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from cerebro_db.columns.recorded import Recorded, parse_recorded
+from cerebro_db.columns.encoded import Recorded
+from cerebro_db.columns.recorded import parse_recorded
 from cerebro_db.errors import (
     UndefinedTable,
     WrongObjectType,

@@ -8,17 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from cerebro_db.postgres.dialects.statements.packing import (
-    PackingStatements,
-    SourceScan,
-    filled_columns,
-    filled_values,
-    gathered_rows,
-    joined_classes,
-)
-from cerebro_db.postgres.dialects.statements.packing_extras import FAULTS_SHOWN
+from cerebro_db.postgres.dialects.statements.packing import FAULTS_SHOWN, PackingStatements, Scan
 from cerebro_db.postgres.names import QualifiedName, quote
 
 # The column by which packed rows are distributed: one value for each segment.
@@ -160,24 +152,14 @@ class SegmentPacking(PackingStatements):
         """The columns of the packed table's primary key."""
         return f"{SEGMENT_KEY}, {super().primary_key()}"
 
-    def fill_all(
-        self, table: QualifiedName, scan: SourceScan, columns: Sequence[str], spreading: Spreading
-    ) -> str:
-        """Fill all buffers.
-
-        Parameters: the shape of the features, divisor; for float targets the shape of their
-        arrays; the shape of the features, the shape of a target; what the extras take; for
-        classes the id of NULL, then those of the extras, and all class values, then those of the
-        extras.
-        """
+    def fill_all(self, table: QualifiedName, scan: Scan[Any], spreading: Spreading) -> str:
+        """Fill all buffers."""
         position = "pg_catalog.int4send(s.cerebro_position::integer) || '\\x0000'::bytea"
         return f"""
-        INSERT INTO {table.sql} ({SEGMENT_KEY}, partition_key, buffer_id, num_rows, {filled_columns(scan, columns)})
-        SELECT r.segment_key, r.partition_key, r.buffer_id, r.n,
-               {filled_values(scan, "NULL", "%s::integer[]")}
-          FROM (SELECT s.segment_key, s.partition_key, s.buffer_id,
-                       {gathered_rows(scan, position)}
-                  FROM ({_placed(spreading)}) s {joined_classes(scan)}
+        INSERT INTO {table.sql} ({SEGMENT_KEY}, partition_key, buffer_id, num_rows, {scan.names})
+        SELECT r.segment_key, r.partition_key, r.buffer_id, r.n, {scan.packed("NULL")}
+          FROM (SELECT s.segment_key, s.partition_key, s.buffer_id, {scan.gathered(position)}
+                  FROM ({_placed(spreading)}) s{scan.joined}
                  GROUP BY 1, 2, 3) r
         """
 

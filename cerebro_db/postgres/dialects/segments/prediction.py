@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from cerebro_db.columns.inputs import sent_array
 from cerebro_db.postgres.dialects.segments.packing import SegmentPacking
 from cerebro_db.postgres.dialects.statements.answers import (
     Answer,
@@ -185,13 +184,14 @@ def _rows(source: Source, batch_rows: int) -> Statement:
     if not isinstance(source, PackedSource):
         data = source.sent("r.x")
         if source.more:  # one after another, with the length of each
-            listed = [data, *(sent_array(f"r.x{place}") for place in range(len(source.more)))]
+            more = enumerate(source.inputs[1:])
+            listed = [data, *(one.sent(f"r.x{place}") for place, one in more)]
             data = f"pg_catalog.array_send(ARRAY[{', '.join(listed)}])"
-        more = "".join(f", {one} AS x{place}" for place, one in enumerate(source.more))
+        others = "".join(f", {one} AS x{place}" for place, one in enumerate(source.more))
         kept = "WHERE t.fault IS NULL" if source.ignores else ""
         sql = (
             f"SELECT 1, %s, 0, NULL, {data}, r.id::text FROM (SELECT {source.id} AS id, "
-            f"{source.features} AS x{more} FROM {source.table.sql} t {kept}) r"
+            f"{source.features} AS x{others} FROM {source.table.sql} t {kept}) r"
         )
         return sql, [batch_rows]
     sql = f"""

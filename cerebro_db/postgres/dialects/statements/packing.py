@@ -8,16 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-from cerebro_db.columns.inputs import Input, array_fault, array_shape, sent_array
-from cerebro_db.columns.numbers import FLOAT32_LIMIT
-from cerebro_db.postgres.dialects.statements import packing_extras
-from cerebro_db.postgres.dialects.statements.packing_extras import (
-    EQUALS,
-    FAULTS_SHOWN,
-    Extra,
-    Origin,
-)
+from cerebro_db.columns.inputs import Block, Input, array_literal, array_shape
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.tables.kinds import BUILD_SUFFIX, PACKED, PACKINGS
 
@@ -26,33 +19,45 @@ BLOCKS_PER_FETCH = 131_072
 UNFINISHED = PACKINGS.text(BUILD_SUFFIX)
 
 
+# Rows that are left out and named.
+FAULTS_SHOWN = 3
+
+
+T = TypeVar("T", bound=Block)
+
+
 @dataclass(frozen=True)
-class SourceScan:
-    """Source of rows: a table and two expressions over its alias ``s``.
+class Scan(Generic[T]):
+    """Rows of a source, and what is read of each over the alias ``s``.
 
     Attributes:
         table: plain, so that its rows have addresses.
-        input: what is read as the features.
-        target: expression; of an array type for float targets.
-        class_type: SQL text of the class type; None for float targets.
-        weight: expression of a number; None where rows have no weights.
-        extras: further inputs and outputs.
+        inputs, targets: with their shapes and classes, as far as they are known.
+        weight: what is stored behind the first target; None where rows have no weights.
         left_out: addresses of rows that do not count, as text of an array.
-        origins: of the features, the target and the weight.
-        equals: SQL operator by which classes are compared.
-        varies: whether equal classes may be written in several ways.
     """
 
     table: QualifiedName
-    input: Input
-    target: str
-    class_type: str | None
-    weight: str | None = None
-    extras: tuple[Extra, ...] = ()
+    inputs: tuple[Input, ...]
+    targets: tuple[T, ...]
+    weight: Block | None = None
     left_out: str | None = None
-    origins: tuple[Origin, Origin, Origin] = (Origin(), Origin(), Origin())
-    equals: str = EQUALS
-    varies: bool = False
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The columns of the packed table, in their order."""
+        return (self.inputs[0], self.targets[0], *self.inputs[1:], *self.targets[1:])
+
+    @property
+    def read(self) -> tuple[Block, ...]:
+        """All that is read of a row, in the order in which its faults are told."""
+        weight = () if self.weight is None else (self.weight,)
+        return (self.inputs[0], *weight, self.targets[0], *self.inputs[1:], *self.targets[1:])
+
+    @property
+    def rows(self) -> str:
+        """FROM item of the rows."""
+        return f"ONLY {self.table.sql} s"
 
     @property
     def kept(self) -> str:
@@ -64,15 +69,37 @@ class SourceScan:
             "WHERE l.address = s.ctid)"
         )
 
+    # -- parts of the statement that fills buffers, over the rows ``r`` of one ----------------------
     @property
-    def sent(self) -> str:
-        """The features of a row in binary form; empty for NULL."""
-        return self.input.sent(self.features)
+    def names(self) -> str:
+        """The columns that are inserted into."""
+        return ", ".join(quote(one.name + part) for one in self.blocks for part in ("", "_shape"))
+
+    def gathered(self, key: str) -> str:
+        """The number of rows, their keys, and their bytes of each block."""
+        listed = ["pg_catalog.count(*)::integer AS n", f"{concatenated(key)} AS keys"]
+        listed += [
+            f"{concatenated(one.gathered('s', place))} AS b{place}"
+            for place, one in enumerate(self.blocks)
+        ]
+        if self.weight is not None:
+            listed.append(f"{concatenated(self.weight.gathered('s', 0))} AS w")
+        return ", ".join(listed)
 
     @property
-    def features(self) -> str:
-        """Expression of the features."""
-        return self.input.value("s")
+    def joined(self) -> str:
+        """What is joined to the rows for that."""
+        return "".join(one.joined("s", place) for place, one in enumerate(self.blocks))
+
+    def packed(self, positions: str) -> str:
+        """The bytes and the shape of a buffer, of each block, in the order of ``positions``."""
+        listed = []
+        for place, one in enumerate(self.blocks):
+            data = one.packed(f"r.b{place}", positions)
+            if self.weight is not None and one is self.targets[0]:
+                data = f"cerebro._pack_weights({data}, {self.weight.packed('r.w', positions)}, r.n)"
+            listed += [data, f"r.n || {array_literal(one.shape)}"]
+        return ", ".join(listed)
 
 
 class PackingStatements:
@@ -80,10 +107,10 @@ class PackingStatements:
 
     # Whether the rows are spread over segments, or fetched by their addresses.
     in_one_statement = False
-    # What orders the rows of a scan, and how a row is found again.
-    row_order, row_address = "s.ctid", "s.ctid::text"
     # A column of packed tables that tells where a row lies, and what follows their columns.
     _segment, _distributed = "", ""
+    # What orders the rows of a scan, and how a row is found again.
+    row_order, row_address = "s.ctid", "s.ctid::text"
 
     begin_reading = (
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL synchronize_seqscans = off; "
@@ -137,18 +164,23 @@ class PackingStatements:
         listed = ", ".join(map(quote, columns))
         return f"INSERT INTO {staged.sql} SELECT {listed} FROM {source.sql}"
 
-    def create(self, table: QualifiedName, features: str, target: str) -> str:
-        """The packed table, empty and under a name that says it is not finished."""
-        data, labels = quote(features), quote(target)
+    def create(self, table: QualifiedName, names: Sequence[str]) -> str:
+        """The packed table, empty and under a name that says it is not finished.
+
+        Args:
+            table: its name meanwhile.
+            names: of its blocks.
+        """
+        columns = "".join(
+            f", {quote(name)} bytea NOT NULL, {quote(name + '_shape')} integer[] NOT NULL"
+            for name in names
+        )
         # Bytes are stored as they are: reading them then costs next to nothing.
+        external = ", ".join(f"ALTER {quote(name)} SET STORAGE EXTERNAL" for name in names)
         return (
             f"CREATE TABLE {table.sql} ({self._segment}partition_key integer NOT NULL, "
-            f"buffer_id integer NOT NULL, num_rows integer NOT NULL, "
-            f"{data} bytea NOT NULL, {quote(features + '_shape')} integer[] NOT NULL, "
-            f"{labels} bytea NOT NULL, {quote(target + '_shape')} integer[] NOT NULL)"
-            f"{self._distributed}; "
-            f"ALTER TABLE {table.sql} ALTER {data} SET STORAGE EXTERNAL, "
-            f"ALTER {labels} SET STORAGE EXTERNAL; {self._mark(table)}"
+            f"buffer_id integer NOT NULL, num_rows integer NOT NULL{columns}){self._distributed}; "
+            f"ALTER TABLE {table.sql} {external}; {self._mark(table)}"
         )
 
     def primary_key(self) -> str:
@@ -159,11 +191,10 @@ class PackingStatements:
         """Remove what is not finished."""
         return "DROP TABLE IF EXISTS " + ", ".join(table.sql for table in tables)
 
-    def shapes(self, scan: SourceScan) -> str:
-        """The shapes of the first rows that have one: features, target (NULL without arrays)."""
-        parts = [scan.input.known_shape or _first_shape(scan, scan.features)]
-        parts.append("NULL" if scan.class_type else _first_shape(scan, scan.target))
-        return "SELECT " + ", ".join(parts)
+    def shapes(self, scan: Scan[Any]) -> str:
+        """The shape of each block, of the first row that has one."""
+        listed = (one.known_shape or _first_shape(scan, one.value("s")) for one in scan.blocks)
+        return "SELECT " + ", ".join(listed)
 
     def count(self, table: QualifiedName) -> str:
         """Number of rows."""
@@ -177,28 +208,34 @@ class PackingStatements:
             f"FROM ONLY {table.sql} {where}"
         )
 
-    def classes(self, scan: SourceScan) -> str:
+    def classes(self, scan: Scan[Any], target: Block, cast: str, varies: bool) -> str:
         """All classes: as text of an array (sorted, NULL last), how many, whether with NULL.
 
         Of values that are equal and written otherwise the first one by its bytes stands for all.
+
+        Args:
+            scan: the rows.
+            target: whose classes they are.
+            cast: SQL type of them.
+            varies: whether equal classes may be written in several ways.
         """
-        rows = f"FROM ONLY {scan.table.sql} s WHERE {scan.kept}"
-        groups = f"SELECT DISTINCT {scan.target} AS v {rows}"
+        rows, value = f"FROM {scan.rows} WHERE {scan.kept}", target.value("s")
+        groups = f"SELECT DISTINCT {value} AS v {rows}"
         written = "d.v"
-        if scan.varies:
-            first = f'pg_catalog.min({scan.target}::text COLLATE "C")'
-            groups = f"SELECT {scan.target} AS v, {first} AS written {rows} GROUP BY 1"
-            written = f"d.written::{scan.class_type}"
+        if varies:
+            first = f'pg_catalog.min({value}::text COLLATE "C")'
+            groups = f"SELECT {value} AS v, {first} AS written {rows} GROUP BY 1"
+            written = f"d.written::{cast}"
         return (
             f"SELECT pg_catalog.array_agg({written} ORDER BY d.v)::text, pg_catalog.count(*), "
             f"COALESCE(pg_catalog.bool_or(d.v IS NULL), false) FROM ({groups}) d"
         )
 
-    def all_one_hot(self, scan: SourceScan) -> str:
-        """True if the target, the place of a 1, is one in every row."""
+    def all_one_hot(self, scan: Scan[Any], target: Block) -> str:
+        """True if a target, the place of a 1, is one in every row."""
         return (
-            f"SELECT NOT EXISTS (SELECT 1 FROM ONLY {scan.table.sql} s "
-            f"WHERE {scan.kept} AND COALESCE({scan.target}, -1) < 0)"
+            f"SELECT NOT EXISTS (SELECT 1 FROM {scan.rows} "
+            f"WHERE {scan.kept} AND COALESCE({target.value('s')}, -1) < 0)"
         )
 
     def damaged(self, table: QualifiedName, damage: str) -> str:
@@ -216,21 +253,18 @@ class PackingStatements:
          WHERE f.fault IS NOT NULL
         """
 
-    def fill(self, table: QualifiedName, scan: SourceScan, columns: Sequence[str]) -> str:
+    def fill(self, table: QualifiedName, scan: Scan[Any]) -> str:
         """Fill one buffer.
 
-        Parameters: partition_key, buffer_id, divisor; for float targets the shape of their
-        arrays; the shape of a target; what the extras take; for classes the id of NULL, then
-        those of the extras, and all class values, then those of the extras; the addresses, the
-        positions, the shape of the features.
+        Parameters: partition_key, buffer_id, the addresses, the positions.
         """
         return f"""
-        INSERT INTO {table.sql} (partition_key, buffer_id, num_rows, {filled_columns(scan, columns)})
-        SELECT %s, %s, r.n, {filled_values(scan, "p.positions", "p.shape")}
-          FROM (SELECT {gathered_rows(scan, "pg_catalog.tidsend(s.ctid)")}
-                  FROM ONLY {scan.table.sql} s {joined_classes(scan)}
+        INSERT INTO {table.sql} (partition_key, buffer_id, num_rows, {scan.names})
+        SELECT %s, %s, r.n, {scan.packed("p.positions")}
+          FROM (SELECT {scan.gathered("pg_catalog.tidsend(s.ctid)")}
+                  FROM {scan.rows}{scan.joined}
                  WHERE s.ctid = ANY (%s::tid[])) r,
-               (SELECT %s::bytea AS positions, %s::integer[] AS shape) p
+               (SELECT %s::bytea AS positions) p
         """
 
     def named_row(self, number: int, table: QualifiedName, address: str | None) -> str:
@@ -238,42 +272,30 @@ class PackingStatements:
         where = f"row {number} of the scan of {table}"
         return where if address is None else f"{where}, ctid {address}"
 
-    def culprit(self, scan: SourceScan, shape: Sequence[int], target_shape: Sequence[int]) -> str:
+    def culprit(self, scan: Scan[Any]) -> str:
         """The first row that cannot be packed.
 
-        Parameters: divisor; for classes all class values. Columns: number in the scan, address,
-        then for features and target each: fault (null, shape, value), and shape; the target; a
-        weight that cannot be one.
+        Columns: number in the scan, address, place of what is at fault in ``scan.read``, the fault, the shape
+        of it, and of a target its value as text; of anything else that of the first target.
         """
-        features, x_shape = scan.input.fault("r.x", shape, "%s"), scan.input.shape_of("r.x")
-        found = ["f.y_fault IS NOT NULL", "f.w_fault IS NOT NULL"]
-        if scan.left_out is None:
-            found.append("f.x_fault IS NOT NULL")
-        kept = "true" if scan.left_out is None else "f.x_fault IS NULL"
-        if scan.class_type is None:
-            target = array_fault("r.y", target_shape, "1.0")
-        else:
-            target = (
-                f"CASE WHEN NOT EXISTS (SELECT 1 FROM unnest(%s::{scan.class_type}[]) "
-                f"AS c(v) WHERE c.v {scan.equals} r.y OR (c.v IS NULL AND r.y IS NULL)) "
-                "THEN 'class' END"
+        # Where a row is left out its place among all rows still counts.
+        kept = "true"
+        if scan.left_out is not None:
+            listed = f"SELECT l.address::text FROM unnest('{scan.left_out}'::tid[]) AS l(address)"
+            kept = f"r.address NOT IN ({listed})"
+        parts = []
+        for place, one in enumerate(scan.read):
+            label = one if one in scan.targets else scan.targets[0]
+            parts.append(
+                f"SELECT r.n, r.address, {place} AS place, {one.fault('r.v')} AS fault, "
+                f"{one.shape_of('r.v')} AS shape, r.label FROM (SELECT "
+                f"pg_catalog.row_number() OVER (ORDER BY {self.row_order}) AS n, "
+                f"{self.row_address} AS address, {one.value('s')} AS v, "
+                f"{label.value('s')}::text AS label FROM {scan.rows}) r WHERE {kept}"
             )
-        weight = (
-            f"CASE WHEN r.w >= 0 AND r.w < {FLOAT32_LIMIT} THEN NULL "
-            "ELSE COALESCE(r.w::text, 'NULL') END"
-        )
-        target_dims = "NULL" if scan.class_type else array_shape("r.y")
         return f"""
-        SELECT f.n, f.address, f.x_fault, f.x_shape, f.y_fault, f.y_shape, f.y_text, f.w_fault FROM (
-            SELECT r.n, r.address, {features} AS x_fault, {x_shape} AS x_shape,
-                   {target} AS y_fault, {target_dims} AS y_shape, r.y::text AS y_text,
-                   {weight} AS w_fault
-              FROM (SELECT pg_catalog.row_number() OVER (ORDER BY {self.row_order}) AS n,
-                           {self.row_address} AS address, {scan.features} AS x, {scan.target} AS y,
-                           {scan.weight or "1"} AS w
-                      FROM ONLY {scan.table.sql} s) r) f
-         WHERE ({" OR ".join(found)}) AND {kept}
-         ORDER BY f.n LIMIT 1
+        SELECT f.n, f.address, f.place, f.fault, f.shape, f.label FROM ({" UNION ALL ".join(parts)}) f
+         WHERE f.fault IS NOT NULL ORDER BY f.n, f.place LIMIT 1
         """
 
     def finish(
@@ -311,87 +333,8 @@ def concatenated(expression: str) -> str:
     return f"pg_catalog.string_agg({expression}, ''::bytea)"
 
 
-def one_hot_place(array: str, places: int) -> str:
-    """The place of the 1 in a one-hot array, from 0; -1 of another array, NULL of NULL.
-
-    Args:
-        array: expression of an array of whole numbers.
-        places: how many numbers it has.
-    """
+def _first_shape(scan: Scan[Any], expression: str) -> str:
     return (
-        f"(SELECT CASE WHEN {array} IS NULL THEN NULL "
-        f"WHEN pg_catalog.array_ndims({array}) = 1 AND pg_catalog.count(e.v) = {places} "
-        f"AND pg_catalog.count(*) = {places} "
-        "AND pg_catalog.bool_and(e.v IN (0, 1)) AND pg_catalog.sum(e.v) = 1 "
-        "THEN pg_catalog.max(CASE WHEN e.v = 1 THEN e.o - 1 END)::integer ELSE -1 END "
-        f"FROM unnest({array}) WITH ORDINALITY AS e(v, o))"
-    )
-
-
-def filled_columns(scan: SourceScan, columns: Sequence[str]) -> str:
-    """The columns of a packed table that a buffer is inserted into, behind its keys and number of rows."""
-    names = ", ".join(quote(name + part) for name in columns for part in ("", "_shape"))
-    return names + packing_extras.names(scan.extras)
-
-
-def filled_values(scan: SourceScan, positions: str, shape: str) -> str:
-    """Values of these columns, over the rows ``r`` of a buffer.
-
-    Args:
-        scan: of the source.
-        positions: expression of the order of the rows.
-        shape: expression of the shape of the features.
-    """
-    x, y, w = scan.origins
-    packed = f"cerebro._pack_labels(r.y, r.keys, {positions})"
-    if scan.class_type is None:
-        packed = (
-            f"cerebro._pack_arrays(r.y, r.keys, {positions}, %s::integer[], 1.0, {y.arguments})"
-        )
-    if scan.weight is not None:
-        column = f"cerebro._pack_arrays(r.w, r.keys, {positions}, ARRAY[1], 1.0, {w.arguments})"
-        packed = f"cerebro._pack_weights({packed}, {column}, r.n)"
-    return f"""
-               cerebro._pack_arrays(r.x, r.keys, {positions}, {shape}, %s, {x.arguments}),
-               r.n || {shape}, {packed}, r.n || %s::integer[]
-               {packing_extras.packed(scan.extras, positions)}"""
-
-
-def gathered_rows(scan: SourceScan, key: str) -> str:
-    """Aggregates of the rows ``s`` of a buffer: their number, keys, features, targets, weights, extras."""
-    target = label(scan.target) if scan.class_type is not None else sent_array(scan.target)
-    weights = "NULL::bytea"
-    if scan.weight is not None:
-        weights = concatenated(sent_array(f"ARRAY[{scan.weight}]"))
-    return f"""pg_catalog.count(*)::integer AS n,
-                       {concatenated(key)} AS keys,
-                       {concatenated(scan.sent)} AS x,
-                       {concatenated(target)} AS y,
-                       {weights} AS w{packing_extras.gathered(scan.extras)}"""
-
-
-def joined_classes(scan: SourceScan) -> str:
-    """Class ids beside the rows ``s``, of the target and of extras."""
-    own = classes_join(scan) if scan.class_type is not None else ""
-    return f"{own} {packing_extras.joins(scan.extras)}"
-
-
-def label(target: str) -> str:
-    """A class id in its binary form."""
-    return f"pg_catalog.int4send(COALESCE(c.id, CASE WHEN {target} IS NULL THEN %s ELSE -1 END))"
-
-
-def classes_join(scan: SourceScan) -> str:
-    """Class ids beside the rows; NULL is left to the label, as a join that matches it is slow."""
-    return f"""
-    LEFT JOIN (SELECT u.v, (u.o - 1)::integer AS id
-                 FROM unnest(%s::{scan.class_type}[]) WITH ORDINALITY AS u(v, o)) c
-      ON c.v {scan.equals} {scan.target}
-    """
-
-
-def _first_shape(scan: SourceScan, expression: str) -> str:
-    return (
-        f"(SELECT {array_shape(expression)} FROM ONLY {scan.table.sql} s "
+        f"(SELECT {array_shape(expression)} FROM {scan.rows} "
         f"WHERE pg_catalog.array_ndims({expression}) IS NOT NULL AND {scan.kept} LIMIT 1)"
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from cerebro_db.postgres.dialects.statements.answers import Answer, Several, Values, estimate
 from cerebro_db.postgres.dialects.statements.orders import Statement
-from cerebro_db.postgres.dialects.statements.packing_extras import FAULTS_SHOWN
+from cerebro_db.postgres.dialects.statements.packing import FAULTS_SHOWN
 from cerebro_db.postgres.dialects.statements.sources import (
     READ,
     PackedSource,
@@ -226,15 +226,14 @@ class PredictionStatements:
          ORDER BY 1, 2, 3 LIMIT 1
         """
 
-    def culprit(self, source: RowSource, shapes: Sequence[Sequence[int]]) -> str:
+    def culprit(self, source: RowSource) -> str:
         """The first row that cannot be predicted on.
 
-        Parameters: divisor, for each input. Columns: number in the scan, id, place of the input,
-        fault (null, shape, ...), shape.
+        Columns: number in the scan, id, place of the input, fault (null, shape, ...), shape.
         """
         parts = []
-        for place, (one, shape) in enumerate(zip(source.inputs, shapes, strict=True)):
-            found, got = one.fault("r.x", shape, "%s"), one.shape_of("r.x")
+        for place, one in enumerate(source.inputs):
+            found, got = one.fault("r.x"), one.shape_of("r.x")
             parts.append(
                 f"SELECT r.n, r.id::text AS id, {place} AS place, {found} AS fault, {got} AS shape "
                 f"FROM (SELECT {self.row_number} AS n, "

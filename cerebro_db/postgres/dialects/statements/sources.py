@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cerebro_db.columns.inputs import Input, sent_array
+from cerebro_db.columns.inputs import Input
 from cerebro_db.postgres.dialects.statements.orders import Statement
 from cerebro_db.postgres.names import QualifiedName, quote
 
@@ -112,8 +112,8 @@ class RowSource:
         # All rows of the first input, then all of the next one.
         listed = "".join(f", {one} AS x{place}" for place, one in enumerate(self.more))
         joined = "".join(
-            f" || pg_catalog.string_agg({sent_array(f's.x{place}')}, ''::bytea)"
-            for place in range(len(self.more))
+            f" || pg_catalog.string_agg({one.sent(f's.x{place}')}, ''::bytea)"
+            for place, one in enumerate(self.inputs[1:])
         )
         ends = [] if piece is None else [f"({block},0)" for block in piece]
         numbers = range(len(self.keys))
