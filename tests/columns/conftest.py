@@ -1,14 +1,18 @@
-"""A database for each file of tests, and a kind of column of their own."""
+"""A database for each file of tests, a client of it, and a kind of column of their own."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import pytest
+from servers import Caller
 
 from cerebro_db.columns.encoded import METHODS
 from cerebro_db.columns.numbers import Plain
 from cerebro_db.columns.values import Values
+from cerebro_db.postgres.dialects.choice import dialect_of
+from cerebro_db.postgres.sessions.pool import SessionPool
 from tests.models.conftest import network as network
 from tests.packing.conftest import db as db
 
@@ -34,3 +38,13 @@ KINDS = {**METHODS, TextLength.method: TextLength}
 def with_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kind is known while a test runs."""
     monkeypatch.setitem(METHODS, TextLength.method, TextLength)
+
+
+@pytest.fixture
+def caller(db: Any, has_segments: bool) -> Iterator[Caller]:
+    dialect = dialect_of(
+        db.connection.server_version, "greenplum6" if has_segments else "postgresql"
+    )
+    pool = SessionPool(db.dsn, dialect.session_settings())
+    yield Caller(pool, dialect, "public, cerebro")
+    pool.close()

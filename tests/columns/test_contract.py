@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,7 @@ from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.packing import pack
 from cerebro_db.packing.encoding_rows import create_encoder, encode
 from cerebro_db.postgres.calls.host import control_session
-from cerebro_db.postgres.dialects.choice import dialect_of
 from cerebro_db.postgres.sessions.locks import transaction
-from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.requests.packing import (
     EncodeRequest,
     EncoderRequest,
@@ -68,14 +65,9 @@ def samples(db: Any) -> Any:
     return db
 
 
-@pytest.fixture
-def caller(samples: Any, has_segments: bool) -> Iterator[Caller]:
-    dialect = dialect_of(
-        samples.connection.server_version, "greenplum6" if has_segments else "postgresql"
-    )
-    pool = SessionPool(samples.dsn, dialect.session_settings())
-    yield Caller(pool, dialect, "public, cerebro")
-    pool.close()
+@pytest.fixture(autouse=True)
+def _with_samples(samples: Any) -> None:
+    """All tests are about these tables."""
 
 
 def columns_of(method: str) -> list[str]:

@@ -169,7 +169,7 @@ def test_only_the_first_goal_has_the_report(dialect: PostgreSQL) -> None:
 
 def test_a_packed_table_is_made_with_the_columns_of_its_key(dialect: PostgreSQL) -> None:
     table = QualifiedName("a", "b")
-    created = dialect.packing.create(table, "x", "y")
+    created = dialect.packing.create(table, ["x", "y"])
     for column in dialect.packing.primary_key().split(", "):
         assert f"{column} integer NOT NULL" in created
     together = dialect.training.together("id")
