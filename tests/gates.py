@@ -1,4 +1,9 @@
-"""A gate before the commit of hops: no run ends, or comes too far, before a test has seen what it waits for."""
+"""A gate before the commit of hops: no run ends, or comes too far, before a test has seen what it waits for.
+
+Making a gate and removing it lock no table of a run, so neither can deadlock with a run that begins or ends beside it:
+tables of states get their trigger from an event trigger when they are made, and only that one is ever dropped. The rest
+stays in the database, without effect, and the next gate uses it again.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +18,10 @@ _KEY = 7_130_215
 
 # States are tables of a run's own, made while it goes on: each gets the trigger when it is made.
 _MAKE = f"""
-CREATE TABLE public.the_gate (epoch int, hops int);
-CREATE TABLE public.passed_the_gate (run_id bigint, hops int);
-CREATE FUNCTION public.pass_the_gate() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+SET LOCAL client_min_messages = warning;
+CREATE TABLE IF NOT EXISTS public.the_gate (epoch int, hops int);
+CREATE TABLE IF NOT EXISTS public.passed_the_gate (run_id bigint, hops int);
+CREATE OR REPLACE FUNCTION public.pass_the_gate() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 DECLARE
   waits boolean := false;
   run record;
@@ -35,7 +41,7 @@ BEGIN
   INSERT INTO public.passed_the_gate VALUES (run.run_id, json_array_length(NEW.report::json -> 'hops'));
   RETURN NEW;
 END $$;
-CREATE FUNCTION public.make_a_gate() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+CREATE OR REPLACE FUNCTION public.make_a_gate() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 DECLARE
   made record;
 BEGIN
@@ -46,6 +52,7 @@ BEGIN
                    'EXECUTE PROCEDURE public.pass_the_gate()', made.name);
   END LOOP;
 END $$;
+DROP EVENT TRIGGER IF EXISTS gates;
 CREATE EVENT TRIGGER gates ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE PROCEDURE public.make_a_gate()
 """
 _WAITING = (
@@ -96,11 +103,7 @@ class Gate:
 
     def remove(self) -> None:
         """Open it for good."""
-        self.open()  # or the lock that the next statement needs would wait for those at the gate
-        self._run(
-            "DROP FUNCTION public.make_a_gate() CASCADE; DROP FUNCTION public.pass_the_gate() CASCADE; "
-            "DROP TABLE public.the_gate, public.passed_the_gate"
-        )
+        self._run("DELETE FROM public.the_gate; DROP EVENT TRIGGER IF EXISTS gates")
 
     def _run(self, statement: str, values: tuple[Any, ...] | None = None) -> list[tuple[Any, ...]]:
         # In a session of its own: the server may have been restarted, and the test's one be lost.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -51,3 +52,13 @@ def until(found: Callable[[], Any], seconds: float = 60) -> Any:
         assert time.monotonic() - began < stretched(seconds), f"not within {seconds} s"
         time.sleep(0.02)
     return value
+
+
+def joined(thread: threading.Thread, seconds: float = 60) -> None:
+    """Wait for the end of a thread.
+
+    Args:
+        thread: has begun.
+        seconds: of a quiet machine, after which it is a failure.
+    """
+    until(lambda: thread.join(0.02) or not thread.is_alive(), seconds)

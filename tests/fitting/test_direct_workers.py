@@ -180,6 +180,7 @@ def test_bad_options_are_reported_in_two_lines(bench: Any, worker: Callable[...,
     assert (code, errors.splitlines()[1][:12]) == (1, "HINT: --dsn ")
 
 
+READING = "SELECT count(*) > 0 FROM pg_locks WHERE relation = 'packed'::regclass AND granted AND pid = ANY (%s::int[])"
 BLOCKED = "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'ALTER TABLE packed%' AND wait_event_type = 'Lock'"
 
 
@@ -190,6 +191,7 @@ def test_a_table_that_took_the_name_in_mid_run_is_read_by_no_worker(
     worker: Callable[..., Worker],
     other: Callable[[str], None],
     connect: Callable[[str], Any],
+    has_segments: bool,
 ) -> None:
     run_id, looking = paused(bench, "swapped_out"), connect(bench.dsn)
     # Of two workers the direct one reads its rows anew for each hop.
@@ -199,6 +201,8 @@ def test_a_table_that_took_the_name_in_mid_run_is_read_by_no_worker(
         caller = Background(bench.dsn, "SELECT cerebro_resume(%s)", (run_id,))
         until(lambda: ordered(bench, run_id))
         # Hops at the gate hold the table: the swap has its turn after them, before all others.
+        if not has_segments:  # which have no gate
+            until(lambda: looking.value(READING, (gate.waiting(),)))
         swap = threading.Thread(target=other, args=("packed",))
         swap.start()
         until(lambda: looking.value(BLOCKED))

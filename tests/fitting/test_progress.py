@@ -12,7 +12,7 @@ from typing import Any
 import psycopg2
 import pytest
 from gates import Gate
-from pace import stretched
+from pace import joined, stretched
 from pace import until as wait_for
 
 from tests.fitting.conftest import ADAM
@@ -169,8 +169,7 @@ class Background:
         return self._thread.is_alive()
 
     def join(self) -> None:
-        self._thread.join(stretched(60))
-        assert not self._thread.is_alive()
+        joined(self._thread)
         self._close()
 
 

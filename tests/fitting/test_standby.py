@@ -13,7 +13,7 @@ import numpy as np
 import psycopg2
 import pytest
 from gates import Gate, gate_at
-from pace import until
+from pace import joined, until
 from reasons import EMBEDDED_ONLY
 from servers import connected
 
@@ -126,7 +126,7 @@ def test_a_run_at_the_primary_goes_on_and_is_waited_for(
     waiting.join(2)
     assert waiting.is_alive()
     gate.open()
-    waiting.join(300)
+    joined(waiting)
     assert ends == ["finished"]
     assert there.row(states, (run_id,))[:2] == ("finished", "finished")
     bench.run("SELECT cerebro_drop_run(%s)", (run_id,))
