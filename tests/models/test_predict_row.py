@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 
+import psycopg2
 import pytest
 from psycopg2 import errors
 from reasons import NO_TABLES_ON_SEGMENTS
@@ -75,8 +76,9 @@ def test_the_callers_session_has_no_limit_of_memory_afterwards(trained):
         connection.close()
 
 
-def test_null_gives_null(trained):
-    assert row_of(trained, "'halves', NULL") == (None, None, None)
+def test_null_is_refused(trained):
+    with pytest.raises(psycopg2.DataError, match="features: got NULL; allowed: no NULL"):
+        row_of(trained, "'halves', NULL")
 
 
 @pytest.mark.not_on_segments(NO_TABLES_ON_SEGMENTS)
