@@ -133,8 +133,8 @@ def test_where_no_rows_mean_nothing_it_is_reported(db: Database) -> None:
         "cerebro_pack_validation('empty', 'packed', 'half', 'x', 'halves_packed')",
         "cerebro_train_test_split('empty', 'split', 0.5)",
         "cerebro_predict('halves', 'empty_packed', NULL, NULL, 'answers')",
-        "cerebro_evaluate('halves', 'empty_packed', 'scores')",
-        "cerebro_confusion_matrix('halves', 'empty_packed', 'scores')",
+        "cerebro_evaluate('halves', 'empty_packed', 'no_scores')",
+        "cerebro_confusion_matrix('halves', 'empty_packed', 'no_scores')",
         "cerebro_fit_multiple('empty_packed', 'fitted', 'halves_configs', 1)",
     ):
         with pytest.raises(psycopg2.Error, match=r"\b(no|0) rows") as raised:
