@@ -23,11 +23,9 @@ SELECT s.* FROM cerebro.catalog_schedules s WHERE pg_has_role(s.owner, 'USAGE')
   WITH CASCADED CHECK OPTION;
 COMMENT ON VIEW cerebro._schedules IS 'Internal: the schedules that the caller may change.';
 
--- Whose a job is, and what was asked for, is written once. Whatever is written passes the triggers below.
-GRANT SELECT, INSERT (calls, session, priority, schedule, on_success, lock_key) ON cerebro._jobs TO cerebro_user;
-GRANT SELECT, INSERT (job_id, action, run_id, message) ON cerebro._job_events TO cerebro_user;
-GRANT SELECT, INSERT (name, cron, calls, session, on_success, priority, timer, due), UPDATE (due), DELETE
-    ON cerebro._schedules TO cerebro_user;
+-- Nobody writes them but by the functions below.
+GRANT SELECT ON cerebro._jobs, cerebro._job_events, cerebro._schedules TO cerebro_user;
+REVOKE ALL ON SEQUENCE cerebro.catalog_jobs_job_id_seq, cerebro.catalog_job_events_event_id_seq FROM cerebro_user;
 
 CREATE OR REPLACE FUNCTION cerebro._open_jobs(owner {{ owner_type }}) RETURNS bigint
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -77,79 +75,146 @@ UPDATE cerebro.catalog_jobs AS j SET ended = true
                                 WHERE e.job_id = j.job_id AND e.action IN {{ ends }});
 {%- endif %}
 
--- Nobody is put before others but by an administrator; and where tables lie on segments, options of views are not
--- looked at.
-CREATE OR REPLACE FUNCTION cerebro._check_job() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- Earlier versions checked what was written through the views.
+DROP TRIGGER IF EXISTS check_job ON cerebro.catalog_jobs;
+DROP TRIGGER IF EXISTS check_job ON cerebro.catalog_schedules;
+DROP TRIGGER IF EXISTS check_job_event ON cerebro.catalog_job_events;
+
+-- In a function of the owner of the catalog current_user is that owner. A statement of a session knows its role by what it
+-- has logged in as, or set; a function of somebody else that calls ours might have been called by anybody, and is refused.
+CREATE OR REPLACE FUNCTION cerebro._writer(context text) RETURNS {{ owner_type }}
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    waiting bigint;
-    most    bigint;
+    role text := coalesce(nullif(current_setting('role'), 'none'), session_user);
 BEGIN
-    IF NEW.priority > 0 AND NOT pg_catalog.pg_has_role('cerebro_admin', 'USAGE') THEN
+    IF strpos($1, chr(10)) > 0 THEN
         RAISE EXCEPTION USING ERRCODE = '42501',
-            MESSAGE = pg_catalog.format('priority: got %s; allowed: -100 to 0', NEW.priority),
+            MESSAGE = 'jobs: got a call by another function; allowed: a statement of a session',
+            HINT = 'cerebro.cerebro_submit, cerebro.cerebro_schedule and cerebro.cerebro_cancel_job may be called anywhere';
+    END IF;
+    RETURN (SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = role);
+END
+$$;
+ALTER FUNCTION cerebro._writer(text) OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._writer(text) IS
+'Internal: the role as which the statement of a session calls a function of the owner of the catalog. context: PG_CONTEXT of that function.';
+
+-- Nobody is put before others but by an administrator.
+CREATE OR REPLACE FUNCTION cerebro._check_priority(role {{ owner_type }}, priority integer) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF $2 > 0 AND NOT pg_has_role($1, 'cerebro_admin', 'USAGE') THEN
+        RAISE EXCEPTION USING ERRCODE = '42501',
+            MESSAGE = format('priority: got %s; allowed: -100 to 0', $2),
             HINT = 'members of cerebro_admin may put jobs before those of others, up to 100';
     END IF;
-    -- What the database itself writes down (cerebro_work) is not counted.
-    IF TG_TABLE_NAME = 'catalog_jobs' AND current_user <> 'cerebro_owner' THEN
-        waiting := cerebro._open_jobs(NEW.owner);
-        most := cerebro._most_waiting_jobs();
-        IF waiting >= most THEN
-            RAISE EXCEPTION USING ERRCODE = '53400',
-                MESSAGE = pg_catalog.format('got a job beside %s of this role that have not ended; allowed: %s, the setting '
-                                            'max_waiting_jobs_of_role', waiting, most),
-                HINT = 'wait until some have ended, or cancel some: SELECT cerebro.cerebro_cancel_job(job_id)';
-        END IF;
-    END IF;
-    RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION cerebro._check_job() IS
-'Internal: refuses a priority that is for administrators, and more jobs of a role than may wait.';
-DROP TRIGGER IF EXISTS check_job ON cerebro.catalog_jobs;
-CREATE TRIGGER check_job BEFORE INSERT ON cerebro.catalog_jobs
-    FOR EACH ROW EXECUTE PROCEDURE cerebro._check_job();
-DROP TRIGGER IF EXISTS check_job ON cerebro.catalog_schedules;
-CREATE TRIGGER check_job BEFORE INSERT ON cerebro.catalog_schedules
-    FOR EACH ROW EXECUTE PROCEDURE cerebro._check_job();
+ALTER FUNCTION cerebro._check_priority({{ owner_type }}, integer) OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._check_priority({{ owner_type }}, integer) IS 'Internal: refuses a priority that is for administrators.';
+
+CREATE OR REPLACE FUNCTION cerebro._add_job(
+    calls json, session json, priority integer, schedule text, on_success text, lock_key bigint
+) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    context text;
+    role    {{ owner_type }};
+    waiting bigint;
+    most    bigint := cerebro._most_waiting_jobs();
+    number  bigint;
+BEGIN
+    GET DIAGNOSTICS context = PG_CONTEXT;
+    role := cerebro._writer(context);
+    PERFORM cerebro._check_priority(role, $3);
+    waiting := cerebro._open_jobs(role);
+    IF waiting >= most THEN
+        RAISE EXCEPTION USING ERRCODE = '53400',
+            MESSAGE = format('got a job beside %s of this role that have not ended; allowed: %s, the setting '
+                             'max_waiting_jobs_of_role', waiting, most),
+            HINT = 'wait until some have ended, or cancel some: SELECT cerebro.cerebro_cancel_job(job_id)';
+    END IF;
+    INSERT INTO cerebro.catalog_jobs (owner, calls, session, priority, schedule, on_success, lock_key)
+    VALUES (role, $1, $2, $3, $4, $5, $6) RETURNING job_id INTO number;
+    RETURN number;
+END
+$$;
+ALTER FUNCTION cerebro._add_job(json, json, integer, text, text, bigint) OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._add_job(json, json, integer, text, text, bigint) IS
+'Internal: writes down a job of the role that calls; returns its number.';
 
 -- What a job is resumed from is told by those who have the rights of its owner. Administrators stop it, and no more.
-CREATE OR REPLACE FUNCTION cerebro._may_tell(job_id bigint, role oid, action text) RETURNS boolean
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION cerebro._tell_of_job(job_id bigint, action text, run_id bigint, message text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    owner oid;
+    context text;
+    role    {{ owner_type }};
+    owner   {{ owner_type }};
 BEGIN
-    -- Rights are no part of the query: it would be planned anew for each row then.
+    GET DIAGNOSTICS context = PG_CONTEXT;
+    role := cerebro._writer(context);
     SELECT j.owner INTO owner FROM cerebro.catalog_jobs j WHERE j.job_id = $1;
-    RETURN FOUND AND (pg_get_userbyid($2) = 'cerebro_owner'
-        OR pg_has_role(session_user, $2, 'MEMBER')
-           AND (pg_has_role($2, owner, 'USAGE')
-                OR pg_has_role($2, 'cerebro_admin', 'USAGE') AND $3 IN ('cancel', 'cancelled', 'paused')));
-END
-$$;
-ALTER FUNCTION cerebro._may_tell(bigint, oid, text) OWNER TO cerebro_owner;
-COMMENT ON FUNCTION cerebro._may_tell(bigint, oid, text) IS
-'Internal: whether a role may write an event of a job: all of them with the rights of its owner, and that it is stopped as an administrator.';
-
-CREATE OR REPLACE FUNCTION cerebro._check_job_event() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF cerebro._may_tell(NEW.job_id, cerebro._role(), NEW.action) THEN
-        RETURN NEW;
+    IF owner IS NULL OR NOT (pg_has_role(role, owner, 'USAGE') OR pg_has_role(role, 'cerebro_admin', 'USAGE')) THEN
+        RAISE EXCEPTION USING ERRCODE = '44000',
+            MESSAGE = format('job_id: got %s; you have no job of that number', $1);
     END IF;
-    IF cerebro._may_tell(NEW.job_id, cerebro._role(), 'cancel') THEN
+    IF NOT pg_has_role(role, owner, 'USAGE') AND $2 NOT IN ('cancel', 'cancelled', 'paused') THEN
         RAISE EXCEPTION USING ERRCODE = '42501',
-            MESSAGE = pg_catalog.format('action: got %s of a job of another role; allowed: cancel', NEW.action),
+            MESSAGE = format('action: got %s of a job of another role; allowed: cancel', $2),
             HINT = 'Its owner, or a role that has the rights of its owner, tells what becomes of it.';
     END IF;
-    RAISE EXCEPTION USING ERRCODE = '44000',
-        MESSAGE = pg_catalog.format('job_id: got %s; you have no job of that number', NEW.job_id);
+    INSERT INTO cerebro.catalog_job_events (job_id, action, run_id, message, role) VALUES ($1, $2, $3, $4, role);
 END
 $$;
-COMMENT ON FUNCTION cerebro._check_job_event() IS 'Internal: refuses events of jobs that the caller may not tell of.';
-DROP TRIGGER IF EXISTS check_job_event ON cerebro.catalog_job_events;
-CREATE TRIGGER check_job_event BEFORE INSERT ON cerebro.catalog_job_events
-    FOR EACH ROW EXECUTE PROCEDURE cerebro._check_job_event();
+ALTER FUNCTION cerebro._tell_of_job(bigint, text, bigint, text) OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._tell_of_job(bigint, text, bigint, text) IS
+'Internal: adds an event to a job: any one with the rights of its owner, and that it is stopped as an administrator.';
+
+CREATE OR REPLACE FUNCTION cerebro._add_schedule(
+    name text, cron text, calls json, session json, on_success text, priority integer, timer text, due timestamptz
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    context text;
+    role    {{ owner_type }};
+BEGIN
+    GET DIAGNOSTICS context = PG_CONTEXT;
+    role := cerebro._writer(context);
+    PERFORM cerebro._check_priority(role, $6);
+    INSERT INTO cerebro.catalog_schedules (owner, name, cron, calls, session, on_success, priority, timer, due)
+    VALUES (role, $1, $2, $3, $4, $5, $6, $7, $8);
+END
+$$;
+ALTER FUNCTION cerebro._add_schedule(text, text, json, json, text, integer, text, timestamptz) OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._add_schedule(text, text, json, json, text, integer, text, timestamptz) IS
+'Internal: stores a schedule of the role that calls.';
+
+CREATE OR REPLACE FUNCTION cerebro._set_due(name text, due timestamptz) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    context text;
+    role    {{ owner_type }};
+BEGIN
+    GET DIAGNOSTICS context = PG_CONTEXT;
+    role := cerebro._writer(context);
+    UPDATE cerebro.catalog_schedules AS s SET due = $2 WHERE s.name = $1 AND s.owner = role;
+END
+$$;
+ALTER FUNCTION cerebro._set_due(text, timestamptz) OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._set_due(text, timestamptz) IS
+'Internal: notes when a schedule of the role that calls starts next; no other session starts it until the transaction ends.';
+
+CREATE OR REPLACE FUNCTION cerebro._drop_schedule(name text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    context text;
+    role    {{ owner_type }};
+BEGIN
+    GET DIAGNOSTICS context = PG_CONTEXT;
+    role := cerebro._writer(context);
+    DELETE FROM cerebro.catalog_schedules s WHERE s.name = $1 AND s.owner = role;
+END
+$$;
+ALTER FUNCTION cerebro._drop_schedule(text) OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._drop_schedule(text) IS 'Internal: forgets a schedule of the role that calls.';
 
 -- Who listens hears that something has changed, not what: everybody in a database may listen to any channel.
 CREATE OR REPLACE FUNCTION cerebro._tell_change() RETURNS trigger

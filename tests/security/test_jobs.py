@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from pace import stretched
@@ -68,10 +67,7 @@ def test_nobody_sees_the_jobs_of_others_but_administrators(
         bob.rows(f"SELECT FROM cerebro.{view} WHERE leak_job(job_id)")
     assert f"job {job_id}" not in "".join(bob.connection.notices)
     # Nor does anybody write down what is not theirs, or start a driver as somebody.
-    insert = "INSERT INTO cerebro._job_events (job_id, action) VALUES (%s, 'cancel')"
-    assert bob.refused(insert, (job_id,)).pgcode == "44000"
-    new = "INSERT INTO cerebro._jobs (owner, calls, session, lock_key) VALUES (%s, '[]', '{}', 1)"
-    assert bob.refused(new, (1,)).pgcode == "42501"
+    assert bob.refused(EVENT, (job_id, "cancel", None)).pgcode == "44000"
     assert bob.refused("SELECT cerebro._start_job(%s, 'postgres')", (job_id,)).pgcode == "42501"
     assert bob.refused("SELECT cerebro._job_failed(%s, 'x')", (job_id,)).pgcode == "42501"
     assert bob.refused("SELECT * FROM cerebro.catalog_jobs").pgcode == "42501"
@@ -101,17 +97,48 @@ def test_schedules_are_their_owners_alone(
     calls["cerebro_pack"]["source_table"] = f"{alice.sql_name}.rows"
     error = bob.refused(make, (json.dumps(calls),))
     assert error.pgcode == "42501"
-    new = "INSERT INTO cerebro._schedules (owner, name, cron, calls, session, timer) VALUES (1, 'x', 'x', '[]', '{}', 'daemon')"
-    assert bob.refused(new).pgcode == "42501"
-    # Nor by statements of their own.
-    for change in ("UPDATE cerebro._schedules SET due = now()", "DELETE FROM cerebro._schedules"):
-        dave.rows(f"{change} WHERE name = 'secret night'")
+    # Nor by the functions that write: they know the caller's own schedules only.
+    for change in ("_set_due('secret night', now())", "_drop_schedule('secret night')"):
+        dave.rows(f"SELECT cerebro.{change}")
     due = "SELECT next_start > now() FROM cerebro.schedules WHERE name = 'secret night'"
     assert alice.value(due)
     alice.rows("SELECT cerebro_unschedule('secret night')")
 
 
-EVENT = "INSERT INTO cerebro._job_events (job_id, action, run_id) VALUES (%s, %s, %s)"
+EVENT = "SELECT cerebro._tell_of_job(%s, %s, %s, NULL)"
+ADD = "SELECT cerebro._add_job('[]', '{}', 0, NULL, NULL, %s)"
+RAW = (
+    "INSERT INTO {} (job_id) VALUES (1)", "UPDATE {} SET job_id = 1", "DELETE FROM {}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("table", ["jobs", "job_events", "schedules"])
+def test_nobody_writes_jobs_by_hand(alice: Person, dave: Person, carol: Person, table: str) -> None:
+    for person in (alice, carol, dave):
+        for relation in (f"cerebro._{table}", f"cerebro.catalog_{table}"):
+            for text in RAW:
+                text = (
+                    text.replace("job_id", "name").replace("1", "'x'")
+                    if table == "schedules"
+                    else text
+                )
+                assert person.refused(text.format(relation)).pgcode == "42501"
+    assert alice.refused("UPDATE cerebro.jobs SET priority = 1").pgcode in ("42501", "55000")
+
+
+def test_functions_that_write_jobs_do_not_work_for_who_calls_a_function_of_somebody_else(
+    alice: Person, bob: Person
+) -> None:
+    """With the rights of bob, or with hers: what he has written does not act for her."""
+    for rights in ("DEFINER", "INVOKER"):
+        bob.rows(
+            f"CREATE OR REPLACE FUNCTION {bob.sql_name}.lure() RETURNS bigint LANGUAGE plpgsql SECURITY {rights} AS "
+            f"$$ BEGIN RETURN ({ADD % 5}); END $$"
+        )
+        bob.rows(f"GRANT USAGE ON SCHEMA {bob.sql_name} TO {alice.sql_name}")
+        error = alice.refused(f"SELECT {bob.sql_name}.lure()")
+        assert (error.pgcode, "got a call by another function" in str(error)) == ("42501", True)
+    bob.rows(f"DROP FUNCTION {bob.sql_name}.lure()")
 
 
 @pytest.mark.parametrize(
@@ -185,23 +212,15 @@ def test_hostile_events_of_ones_own_harm_nobody_else(
     root: Person, alice: Person, bob: Person, halted: None
 ) -> None:
     """Who holds the locks of jobs of his own takes no more than his share."""
-    keys: list[Any] = []
     for number in range(6):
-        values = (json.dumps([["cerebro_pack", {}]]), 1000 + number)
-        keys.append(
-            bob.value(
-                "INSERT INTO cerebro._jobs (calls, session, lock_key) VALUES (%s, '{}', %s) RETURNING lock_key",
-                values,
-            )
-        )
-        bob.rows("SELECT pg_advisory_lock(%s)", (keys[-1],))
+        bob.rows(ADD, (1000 + number,))
+        bob.rows("SELECT pg_advisory_lock(%s)", (1000 + number,))
     run_id = alice.value(FIT, ("beside_bob", 1, 0))
     begin(root)
     assert alice.value("SELECT cerebro_wait(%s, '900 s')", (run_id,)) == "finished"
     bob.rows("SELECT pg_advisory_unlock_all()")
-    ended = "INSERT INTO cerebro._job_events (job_id, action) VALUES (%s, 'cancelled')"
     for (job_id,) in bob.rows("SELECT job_id FROM cerebro._jobs"):
-        bob.rows(ended, (job_id,))
+        bob.rows(EVENT, (job_id, "cancelled", None))
     alice.rows("SELECT cerebro_drop_run(%s)", (run_id,))
 
 
@@ -250,8 +269,7 @@ def test_so_many_jobs_of_a_role_may_wait(
         assert error.pgcode == "53400"
         assert "allowed: 2, the setting max_waiting_jobs_of_role" in str(error)
         assert bob.value("SELECT count(*) FROM cerebro.runs") == runs_before
-        raw = "INSERT INTO cerebro._jobs (calls, session, lock_key) VALUES ('[]', '{}', 77)"
-        assert bob.refused(raw).pgcode == "53400"
+        assert bob.refused(ADD, (77,)).pgcode == "53400"
         others = alice.value(FIT, ("of_alice", 1, 0))
         for run_id, person in ((others, alice), *((run_id, bob) for run_id in runs)):
             assert person.value("SELECT cerebro_cancel(%s)", (run_id,)) == "cancelled"

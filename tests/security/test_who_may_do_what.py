@@ -256,7 +256,7 @@ OF_OWN_SESSION = {
 }  # fmt: skip
 # Tried in test_jobs.py.
 OF_JOBS = {
-    "_check_drift", "_check_job", "_check_job_event", "_may_tell", "_most_waiting_jobs", "_held_locks", "_job_ends", "_job_failed", "_lock_number", "_may_start", "_nth_start", "_open_jobs", "_start_job",
+    "_check_drift", "_writer", "_check_priority", "_add_job", "_tell_of_job", "_add_schedule", "_set_due", "_drop_schedule", "_most_waiting_jobs", "_held_locks", "_job_ends", "_job_failed", "_lock_number", "_may_start", "_nth_start", "_open_jobs", "_start_job",
     "_start_jobs", "_tell_change", "_wait_for", "cerebro_cancel_job", "cerebro_schedule",
     "cerebro_start_schedule", "cerebro_submit", "cerebro_unschedule", "cerebro_wait_job", "cerebro_work",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Jobs and schedules in the catalog, through the views that show the caller what is theirs."""
+"""Jobs and schedules in the catalog: read through views of what is the caller's, written by functions."""
 
 from __future__ import annotations
 
@@ -73,12 +73,9 @@ class Jobs:
         on_success: str | None = None,
     ) -> int:
         """Write down a job; returns its number. It is queued by an event."""
-        sql = (
-            "INSERT INTO cerebro._jobs (calls, session, priority, schedule, on_success, lock_key) "
-            "VALUES (%s, %s, %s, %s, %s, %s) RETURNING job_id"
-        )
         key = secrets.randbits(64) - 2**63
         values = [json.dumps(calls), json.dumps(session), priority, schedule, on_success, key]
+        sql = "SELECT cerebro._add_job(%s, %s, %s, %s, %s, %s)"
         return int(self._run(sql, values)[0][0])
 
     def log(
@@ -86,8 +83,7 @@ class Jobs:
     ) -> None:
         """Add an event to a job."""
         self._run(
-            "INSERT INTO cerebro._job_events (job_id, action, run_id, message) "
-            "VALUES (%s, %s, %s, %s)",
+            "SELECT cerebro._tell_of_job(%s, %s, %s, %s)",
             [job_id, action, run_id, plain_text(message)],
         )
 
@@ -244,8 +240,7 @@ class Schedules:
             due: when it starts first.
         """
         self._session.run(
-            "INSERT INTO cerebro._schedules (name, cron, calls, session, on_success, priority, timer, due) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
+            "SELECT cerebro._add_schedule(%s, %s, %s, %s, %s, %s, %s, %s)",
             [
                 one.name, one.cron, json.dumps(one.calls), json.dumps(one.session), one.on_success,
                 one.priority, one.timer, due,
@@ -254,16 +249,11 @@ class Schedules:
 
     def starts(self, name: str, due: datetime) -> None:
         """Note when a schedule starts next. Until the transaction ends no other session starts it."""
-        self._session.run(
-            "UPDATE cerebro._schedules SET due = %s WHERE name = %s AND owner = cerebro._role()",
-            [due, name],
-        )
+        self._session.run("SELECT cerebro._set_due(%s, %s)", [name, due])
 
     def drop(self, name: str) -> None:
         """Forget a schedule of the caller."""
-        self._session.run(
-            "DELETE FROM cerebro._schedules WHERE name = %s AND owner = cerebro._role()", [name]
-        )
+        self._session.run("SELECT cerebro._drop_schedule(%s)", [name])
 
     def going_on(self, name: str) -> int | None:
         """The job of a schedule that has not ended; None where there is none."""
