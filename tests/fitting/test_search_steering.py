@@ -18,9 +18,9 @@ from tests.fitting.test_progress import Background, until
 from tests.fitting.test_search_sql import COMPILE, FIT, PROGRAM
 
 LONG = (
-    "SELECT cerebro_search('packed', 'steered', 'models', NULL, ARRAY[1, 2], %s, %s, 'random', "
+    "SELECT cerebro_search('packed', 'led', 'models', NULL, ARRAY[1, 2], %s, %s, 'random', "
     "'num_configs=400, num_iterations=40', validation_table := 'val', objective := 'val_accuracy', "
-    "concurrency := 2, name := 'steered')"
+    "concurrency := 2, name := 'led')"
 )
 MEASURED = "SELECT count(*) > 0 FROM cerebro.hops WHERE run_id = %s AND mst_key = %s AND epoch > 1"
 DECIDED = (
@@ -39,7 +39,7 @@ def going_on(bench: Any) -> Iterator[int]:
     """A search that goes on while these tests do."""
 
     background = Background(bench.dsn, LONG, (COMPILE, FIT))
-    begun = "SELECT (SELECT run_id FROM cerebro.searches WHERE name = 'steered' AND status = 'running' AND epochs >= 2)"
+    begun = "SELECT (SELECT run_id FROM cerebro.searches WHERE name = 'led' AND epochs >= 2)"
     run_id = int(until(bench, begun))
     yield run_id
     assert bench.value("SELECT status FROM cerebro.runs WHERE run_id = %s", (run_id,)) == "running"
@@ -273,7 +273,7 @@ def test_somebody_watches_and_goes_away(bench: Any, going_on: int) -> None:
     process.send_signal(signal.SIGINT)
     shown, errors = process.communicate(timeout=stretched(60))
     assert (process.returncode, errors) == (130, "")
-    assert f"run {going_on} steered · random · running" in shown
+    assert f"run {going_on} led · random · running" in shown
     assert (
         bench.value("SELECT status FROM cerebro.runs WHERE run_id = %s", (going_on,)) == "running"
     )
