@@ -176,7 +176,7 @@ class Argument(msgspec.Struct, frozen=True):
         return (single,) if self.kind.is_list else single
 
     def allowed(self) -> str:
-        """What is allowed, in words."""
+        """Words for the values that are allowed."""
         if self.choices:
             return "one of " + ", ".join(repr(choice) for choice in self.choices)
         words = self.kind.words + self._bounds()
@@ -307,7 +307,7 @@ class Declaration(msgspec.Struct, frozen=True):
 
 
 class Declarations(Mapping[str, Declaration]):
-    """What may be named of a module of Keras, by name.
+    """Declarations of one kind by name, which texts may have a prefix to: ``keras.losses.``.
 
     Args:
         module: of Keras, such as ``losses``.
@@ -370,7 +370,7 @@ class Declarations(Mapping[str, Declaration]):
 
 
 class Named(msgspec.Struct, frozen=True):
-    """What a text names: the name of a declaration, and the arguments that differ from the defaults.
+    """A parsed name: that of a declaration, with the arguments that differ from its defaults.
 
     Each kind of declarations has a class of its own, with these in ``declared``.
     """

@@ -154,7 +154,7 @@ class ProcessGroups:
         if not spec.strategy.has_weight_server:
             return {}
         passes, rounds = configuration.fit_params.epochs, self._resources.rounds
-        parameters = rounds.told(spec, configuration, task.own)
+        parameters = rounds.parameters(spec, configuration, task.own)
         return {"served": {"steps": list(steps), "passes": passes, **parameters}}
 
 

@@ -45,7 +45,7 @@ class ServedRounds:
         """A round was made by so many groups, with this momentum."""
         self._chosen.setdefault(mst_key, _Chosen(groups, momentum))
 
-    def told(self, spec: RunSpec, configuration: Configuration, hop: Hop) -> dict[str, Any]:
+    def parameters(self, spec: RunSpec, configuration: Configuration, hop: Hop) -> dict[str, Any]:
         """Groups, momentum and order of updates of a round for its trainers, as JSON."""
         row, asynchrony = self._row(spec, hop), spec.strategy.asynchrony
         if row is not None:

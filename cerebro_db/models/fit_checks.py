@@ -209,10 +209,10 @@ def functions_of(
             raise InvalidArgument(
                 f"{what}, a function of one argument; allowed for a loss or metric: (y_true, y_pred)"
             )
-    return {name: _told(known[name]) for name in sorted({name for _, name, _ in used})}
+    return {name: _function_facts(known[name]) for name in sorted({name for _, name, _ in used})}
 
 
-def _told(row: tuple[Any, ...]) -> dict[str, Any]:
+def _function_facts(row: tuple[Any, ...]) -> dict[str, Any]:
     if row[3] is not None:
         return {"expression": row[3]}
     return dict(zip(("path", "package", "version"), row[:3], strict=True))

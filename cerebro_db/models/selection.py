@@ -12,7 +12,7 @@ from cerebro_db.configs.architectures.architecture import check_architecture, wi
 from cerebro_db.configs.architectures.freezing import parse_freeze, with_frozen
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.grids import model_selection
-from cerebro_db.configs.grids.grid import Choices, Grid, parse_compile_grid, told_of_metrics
+from cerebro_db.configs.grids.grid import Choices, Grid, metrics_notice, parse_compile_grid
 from cerebro_db.configs.grids.model_selection import Suits
 from cerebro_db.configs.grids.parameters import (
     CompileParams,
@@ -129,12 +129,12 @@ def select(session: Session, request: GridRequest | ListRequest) -> Selected:
     name, _ = _target(session, request)
     lock(session, f"configurations of {name}")
     added = _written(session, request, models, rows)
-    told = (
-        told_of_metrics(parse_compile_grid(str(request.compile_params_grid)))
+    notice = (
+        metrics_notice(parse_compile_grid(str(request.compile_params_grid)))
         if isinstance(request, GridRequest)
         else None
     )
-    return Selected(name, len(rows), added, (*suiting.told, *([told] if told else [])))
+    return Selected(name, len(rows), added, (*suiting.notices, *([notice] if notice else [])))
 
 
 def _check_given(name: str, value: str | None) -> None:
@@ -220,7 +220,7 @@ class Suiting:
         return self._suits(model_id, name, value)
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def notices(self) -> tuple[str, ...]:
         """Values that were left out, in words."""
         out = {
             (name, model_id)

@@ -30,7 +30,7 @@ SELECT a.attname, n.nspname, l.collname
    AND pg_catalog.row_to_json(l) ->> 'collisdeterministic' = 'false'
 """
 # A column, and the aggregates that it asks for.
-_Asked = tuple[EncodedColumn, list[str]]
+_Aggregates = tuple[EncodedColumn, list[str]]
 
 
 class Fitter:
@@ -78,8 +78,8 @@ class Fitter:
             for one in plan.columns
         ]
         measured = list(self._measured(planned))
-        refining = [(one, asked) for one in measured if (asked := one.refinements())]
-        refined = {one.name: one.refined(values) for one, _, values in self._asked(refining)}
+        refining = [(one, aggregates) for one in measured if (aggregates := one.refinements())]
+        refined = {one.name: one.refined(values) for one, _, values in self._values(refining)}
         found = Encoding(tuple(refined.get(one.name, one) for one in measured))
         if found.width > MAX_FEATURES:
             raise InvalidArgument(
@@ -91,7 +91,7 @@ class Fitter:
 
     def _measured(self, planned: Sequence[EncodedColumn]) -> Iterator[EncodedColumn]:
         facts = [(one, one.facts()) for one in planned]
-        for column, rows, (known, *values) in self._asked(facts):
+        for column, rows, (known, *values) in self._values(facts):
             if not rows:
                 raise InvalidData(
                     f"source_table: {self._source} has no rows; allowed: at least one row", NO_ROWS
@@ -106,8 +106,8 @@ class Fitter:
             counted = replace(column, has_missing=missing > 0, statistics=statistics)
             yield counted.measured(self, known, values)
 
-    def _asked(
-        self, columns: Sequence[_Asked]
+    def _values(
+        self, columns: Sequence[_Aggregates]
     ) -> Iterator[tuple[EncodedColumn, int, Sequence[Any]]]:
         """Each column, the rows of the table, and the values of the column's aggregates."""
         for part in _parts(columns):
@@ -116,7 +116,7 @@ class Fitter:
             for column, aggregates in part:
                 yield column, rows, list(itertools.islice(remaining, len(aggregates)))
 
-    def _row(self, columns: Sequence[_Asked]) -> tuple[Any, ...]:
+    def _row(self, columns: Sequence[_Aggregates]) -> tuple[Any, ...]:
         """The number of rows, and the values of all aggregates.
 
         Raises:
@@ -136,15 +136,15 @@ class Fitter:
                     raise one[0].beyond(what) from None
             raise
 
-    def _attempted(self, columns: Sequence[_Asked]) -> tuple[Any, ...]:
+    def _attempted(self, columns: Sequence[_Aggregates]) -> tuple[Any, ...]:
         listed = ", ".join(["pg_catalog.count(*)", *(one for _, each in columns for one in each)])
         with self._session.attempt():
             return self.run(f"SELECT {listed} FROM {self.table}")[0]
 
 
-def _parts(columns: Sequence[_Asked]) -> Iterator[list[_Asked]]:
+def _parts(columns: Sequence[_Aggregates]) -> Iterator[list[_Aggregates]]:
     """The columns, as many at a time as the server returns values."""
-    part: list[_Asked] = []
+    part: list[_Aggregates] = []
     for one in columns:
         if part and sum(len(each) for _, each in [*part, one]) > _VALUES_AT_ONCE:
             yield part

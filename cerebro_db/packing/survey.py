@@ -55,7 +55,7 @@ class Surveyor:
     def survey(
         self, scan: Scan[Target], classes: Sequence[int | None], earlier: Earlier | None
     ) -> tuple[Scan[Target], NDArray[np.int64]]:
-        """The same scan with shapes and classes, and the addresses of all rows, sorted.
+        """The scan with shapes and classes, and the addresses of all rows, sorted.
 
         Args:
             scan: as far as the columns alone tell.

@@ -117,14 +117,14 @@ def promote_if_better(
         told: dict[str, Any] = {
             "alias": reference.alias,
             "validation": compared.rows,
-            "scores": _told(compared.winner),
+            "scores": _finite_values(compared.winner),
             "champion": None,
         }
         if compared.champion is not None:
             goal = _goal(control, run.run_id, key)
             if not _is_better(goal, compared.winner, compared.champion):
                 return None
-            told["champion"] = {"version": before, "scores": _told(compared.champion)}
+            told["champion"] = {"version": before, "scores": _finite_values(compared.champion)}
         with transaction(control):
             return _promoted(control, run, key, reference, before, told)
 
@@ -295,7 +295,7 @@ def _measure(goal: str, score: Score) -> tuple[str, float | None]:
     return score.names[0], score.metrics[0]
 
 
-def _told(score: Score) -> dict[str, Any]:
+def _finite_values(score: Score) -> dict[str, Any]:
     """Loss and metrics as JSON has them."""
     values = {score.loss_type: score.loss, **dict(zip(score.names, score.metrics, strict=True))}
     finite = float("inf")

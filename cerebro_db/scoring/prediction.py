@@ -1,4 +1,4 @@
-"""Prediction: trained models asked about the rows of a table, the answers in a new table."""
+"""Prediction: answers of trained models for the rows of a table, in a new table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from cerebro_db.postgres.tables.relations import Relation, find
 from cerebro_db.requests.predicting import ByomRequest, PredictionRequest
 from cerebro_db.scoring.prediction_job import PredictionJob, SpreadJob, Work
 from cerebro_db.scoring.prediction_models import (
-    Asked,
+    Ensemble,
     Member,
     chosen_keys,
     models_of_table,
@@ -123,7 +123,7 @@ def predict(host: JobHost, request: PredictionRequest) -> QualifiedName:
 
 def _record(host: JobHost, session: Session, work: Work, observed: Observed) -> None:
     """Write down, and tell, how far the rows have moved from those that the encoding was computed from."""
-    models = work.asked.models
+    models = work.ensemble.models
     for message in observed.notices(models):
         host.notice(message)
     names = str(work.source.table.name), str(work.output)
@@ -147,10 +147,10 @@ def _work(host: JobHost, session: Session, request: PredictionRequest) -> Work:
     wanted = wanted_of(request.pred_type)
     table = named_models(session, request.model_table)
     keys = chosen_keys(session, table, request.mst_key, request.ensemble)
-    asked = models_of_table(session, table, keys)
-    values = shown_classes(session, asked.class_values, asked.class_kinds, host.styles)
-    asked = replace(asked, class_values=values)
-    return resolved(session, host.dialect, request, asked, wanted)
+    ensemble = models_of_table(session, table, keys)
+    values = shown_classes(session, ensemble.class_values, ensemble.class_kinds, host.styles)
+    ensemble = replace(ensemble, class_values=values)
+    return resolved(session, host.dialect, request, ensemble, wanted)
 
 
 def _job(host: JobHost, control: Session) -> PredictionJob | SpreadJob:
@@ -164,13 +164,13 @@ def resolved(
     session: Session,
     dialect: PostgreSQL,
     request: PredictionRequest,
-    asked: Asked,
+    ensemble: Ensemble,
     wanted: PredictionType,
 ) -> Work:
     """Job for a request, its names looked up; the models are known."""
-    answer = answer_for(asked, wanted)
+    answer = answer_for(ensemble, wanted)
     names = (request.test_table, request.id_col, request.independent_varname)
-    source = test_source(session, dialect, asked, names, request.on_error)
+    source = test_source(session, dialect, ensemble, names, request.on_error)
     outputs = new_outputs(
         session,
         request.output_table,
@@ -180,23 +180,23 @@ def resolved(
         inputs=[source.table.oid],
     )
     use_gpus = bool(request.use_gpus)
-    return Work(asked, source, answer, outputs, request.num_workers, use_gpus)
+    return Work(ensemble, source, answer, outputs, request.num_workers, use_gpus)
 
 
-def answer_for(asked: Asked, wanted: PredictionType) -> Answers:
+def answer_for(ensemble: Ensemble, wanted: PredictionType) -> Answers:
     """Columns that are inserted for each row.
 
     Raises:
         InvalidArgument: all targets are numbers and have no classes.
     """
-    targets = asked.targets.each
+    targets = ensemble.targets.each
     if wanted.answer is not Answer.RESPONSE and all(one.kind != "class" for one in targets):
-        names = ", ".join(map(repr, asked.names))
+        names = ", ".join(map(repr, ensemble.names))
         raise InvalidArgument(
             f"pred_type: got {wanted}; allowed: 'response', as "
             f"{names} is a float target and has no classes"
         )
-    given = zip(asked.names, targets, asked.class_values, strict=True)
+    given = zip(ensemble.names, targets, ensemble.class_values, strict=True)
     answers = tuple(_answer(*one, wanted) for one in given)
     return answers[0] if len(answers) == 1 else Several(answers)
 
@@ -264,8 +264,8 @@ def predict_byom(host: JobHost, request: ByomRequest) -> QualifiedName:
     with control_session(host.pool, host.search_path) as session:
         table = find(session, request.model_arch_table, ROLE)
         model = _model(session, table, request)
-        asked = _asked(table, model, request)
-        work = resolved(session, host.dialect, common, asked, wanted)
+        ensemble = _ensemble(table, model, request)
+        work = resolved(session, host.dialect, common, ensemble, wanted)
         _job(host, session).run(work)
         return work.output
 
@@ -281,7 +281,7 @@ def _model(session: Session, table: Relation, request: ByomRequest) -> Architect
     return model
 
 
-def _asked(table: Relation, model: Architecture, request: ByomRequest) -> Asked:
+def _ensemble(table: Relation, model: Architecture, request: ByomRequest) -> Ensemble:
     rows = tuple(map(_sizes, model.facts.input_shapes))
     outputs = tuple(map(_sizes, model.facts.output_shapes))
     output_names(json.loads(model.text))  # refuses outputs without an order
@@ -310,7 +310,7 @@ def _asked(table: Relation, model: Architecture, request: ByomRequest) -> Asked:
     member = Member(task, stored, model.model_id)
     names = [f"{TARGET}_{place}" for place in range(len(outputs))]
     names = names if len(names) > 1 else [TARGET]
-    return Asked((member,), tuple(names), targets, values, rows, _divisor(request))
+    return Ensemble((member,), tuple(names), targets, values, rows, _divisor(request))
 
 
 def _check_count(model: Architecture, outputs: int, request: ByomRequest) -> None:

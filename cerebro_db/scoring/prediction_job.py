@@ -39,7 +39,7 @@ from cerebro_db.postgres.tables.completeness import check_complete, count_of
 from cerebro_db.postgres.tables.leftovers import draft_key, drop_leftovers, free_name
 from cerebro_db.postgres.tables.outputs import Outputs, publish, replaced
 from cerebro_db.relay.machine import cores
-from cerebro_db.scoring.prediction_models import Asked, Member
+from cerebro_db.scoring.prediction_models import Ensemble, Member
 from cerebro_db.scoring.prediction_source import ROLE, Buffers, Rows
 
 # A batch is large enough to keep a worker busy and small in its memory.
@@ -65,7 +65,7 @@ class Work:
     """A call whose names are resolved.
 
     Attributes:
-        asked: the models.
+        ensemble: the models.
         source: the rows.
         answer: what is inserted for each of them.
         outputs: the table to be made.
@@ -73,7 +73,7 @@ class Work:
         use_gpus: as the caller wants it.
     """
 
-    asked: Asked
+    ensemble: Ensemble
     source: Rows | Buffers
     answer: Answer
     outputs: Outputs
@@ -88,7 +88,7 @@ class Work:
     @property
     def batch_rows(self) -> int:
         """Rows of one call of a worker."""
-        fitting = BATCH_BYTES // max(1, self.source.row_bytes(self.asked))
+        fitting = BATCH_BYTES // max(1, self.source.row_bytes(self.ensemble))
         answers = BATCH_NUMBERS // max(1, self.answer.numbers)
         return max(1, min(MAX_BATCH_ROWS, fitting, answers))
 
@@ -102,7 +102,7 @@ class Work:
     @property
     def first_task(self) -> str:
         """Task of a worker that comes with the first model."""
-        return self.asked.first_task(self.ranks, self.source.columns, self.source.whole)
+        return self.ensemble.first_task(self.ranks, self.source.columns, self.source.whole)
 
 
 class Job(ABC):
@@ -128,7 +128,7 @@ class Job(ABC):
         drop_leftovers(self._control, self._notify)
         if isinstance(work.source, Rows):
             notify_of_other_styles(
-                self._control, work.source.table, work.asked.encoding, self._notify
+                self._control, work.source.table, work.ensemble.encoding, self._notify
             )
         retried_once(lambda: self._run(work), self._notify)
 
@@ -143,13 +143,13 @@ class Job(ABC):
                 raise
             self._control.recover()
             explained = work.source.explained
-            raise explained(self._control, self._dialect, work.asked, failure) from None
+            raise explained(self._control, self._dialect, work.ensemble, failure) from None
         finally:
             self._control.reset()
 
     def _look(self, work: Work) -> None:
         """See how far the rows have moved from those that the encoding was computed from."""
-        encoding = work.asked.encoding
+        encoding = work.ensemble.encoding
         if self._looks and isinstance(work.source, Rows) and isinstance(encoding, Encoding):
             self.observed = observe(self._control, work.source.read(), encoding)
 
@@ -343,7 +343,7 @@ class PredictionJob(Job):
 
     def _loaded(self, workers: Sequence[Session], work: Work) -> dict[Session, int]:
         """Load the models in every worker; the tokens by which they are found there."""
-        first, *more = work.asked.members
+        first, *more = work.ensemble.members
         task = work.first_task
         begin = (self._sql.load(first.stored), (task, first.key))
         run_each(workers, begin)
@@ -420,14 +420,14 @@ class SpreadJob(Job):
         run = self._control.run
         keys = [key for _, key in run(self._sql.segment_keys)]
         run(self._sql.stage, (keys, self._preparation(work)))
-        first, *more = work.asked.members
+        first, *more = work.ensemble.members
         tasks = [work.first_task]
         tasks += [json.dumps(member.task) for member in more]
         for number, (member, task) in enumerate(zip([first, *more], tasks, strict=True)):
             brought = Brought(number, member.stored, member.key, task)
             run(*self._sql.bring(brought))
         found = dict(run(self._sql.brought))
-        for number, member in enumerate(work.asked.members):
+        for number, member in enumerate(work.ensemble.members):
             if number not in found:
                 raise no_state(str(member.stored.table), member.key)
             if not found[number]:

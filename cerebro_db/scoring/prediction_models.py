@@ -97,7 +97,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Ensemble:
     """Models whose mean is the prediction, and what they have in common.
 
     Attributes:
@@ -143,14 +143,14 @@ class Asked:
         return json.dumps(self.members[0].task | input_task(self.shapes) | more)
 
 
-def models_of_table(session: Session, table: ModelTable, keys: Sequence[int]) -> Asked:
+def models_of_table(session: Session, table: ModelTable, keys: Sequence[int]) -> Ensemble:
     """Some models of a model table."""
     models = {model.mst_key: model for model in load_models(session, table, keys)}
     stored = StoredModel(table.states)
     members = (
         Member(recipe(models[key], table) | {"format": "state"}, stored, key) for key in keys
     )
-    return Asked(
+    return Ensemble(
         members=tuple(members),
         names=table.dependent_varnames,
         targets=table.targets,
@@ -166,7 +166,7 @@ def models_of_table(session: Session, table: ModelTable, keys: Sequence[int]) ->
 def chosen_keys(
     session: Session, table: ModelTable, mst_key: int | None, ensemble: int | None
 ) -> list[int]:
-    """Keys of the models that are asked: the one that is named, the only one, or the best ones.
+    """Keys of the models that are wanted: the one that is named, the only one, or the best ones.
 
     Raises:
         InvalidArgument: there are fewer models, or both are given.

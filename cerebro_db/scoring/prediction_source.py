@@ -28,7 +28,7 @@ from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.completeness import scanned_elsewhere
 from cerebro_db.postgres.tables.packed import PackedTable, is_packed, load_packed
 from cerebro_db.postgres.tables.relations import Relation, column, find, split_names
-from cerebro_db.scoring.prediction_models import Asked
+from cerebro_db.scoring.prediction_models import Ensemble
 from cerebro_db.training.buffers import wire_bytes
 from cerebro_db.training.scores.id_fault import HINT as ID_HINT
 from cerebro_db.training.scores.id_fault import IdFault
@@ -73,7 +73,7 @@ class Rows:
         return tuple(dict.fromkeys(listed))
 
     def looked_at(self, session: Session) -> Rows:
-        """The same, with what is known of its numbers once all rows are seen."""
+        """The source with what is known of its numbers once all rows are seen."""
         inputs = tuple(looked_at(session, self.sql.rows, "t", one) for one in self.features)
         return replace(self, sql=replace(self.sql, inputs=inputs))
 
@@ -90,11 +90,11 @@ class Rows:
         """The rows, to be looked at."""
         return Read(self.sql.rows, "t", self.sql.addressed and not self.sql.seen)
 
-    def row_bytes(self, asked: Asked) -> int:
+    def row_bytes(self, ensemble: Ensemble) -> int:
         """Bytes of a row on its way to a worker."""
         return sum(
             wire_bytes(shape, feature.element_oid)
-            for shape, feature in zip(asked.shapes, self.features, strict=True)
+            for shape, feature in zip(ensemble.shapes, self.features, strict=True)
         )
 
     def left_out(
@@ -112,10 +112,10 @@ class Rows:
         return left_out(rows, self.table.name, column, first[:FAULTS_SHOWN]) if rows else ""
 
     def explained(
-        self, session: Session, dialect: PostgreSQL, asked: Asked, failure: StatementFailed
+        self, session: Session, dialect: PostgreSQL, ensemble: Ensemble, failure: StatementFailed
     ) -> CerebroError:
         """The error that names the row because of which a worker failed."""
-        if (beyond := self._beyond(session, dialect, asked, failure)) is not None:
+        if (beyond := self._beyond(session, dialect, ensemble, failure)) is not None:
             return beyond
         try:
             rows = session.run(dialect.prediction.culprit(self.sql))
@@ -139,7 +139,7 @@ class Rows:
         return InvalidData(f"{where}, {names} = {row_id}: column {feature.name!r} {what}", hint)
 
     def _beyond(
-        self, session: Session, dialect: PostgreSQL, asked: Asked, failure: StatementFailed
+        self, session: Session, dialect: PostgreSQL, ensemble: Ensemble, failure: StatementFailed
     ) -> CerebroError | None:
         """The error for an id beyond an embedding; None for another failure."""
         fault = IdFault.of(failure.message)
@@ -147,7 +147,7 @@ class Rows:
             return None
         statement = dialect.prediction.row_with(self.sql, fault.input_place)
         try:
-            rows = session.run(statement, (asked.divisor, fault.place + 1, fault.id))
+            rows = session.run(statement, (ensemble.divisor, fault.place + 1, fault.id))
         except CerebroError:
             session.recover()
             return failure
@@ -176,12 +176,12 @@ class Buffers:
         """Name of the column of which a worker has reported a value."""
         return name
 
-    def row_bytes(self, asked: Asked) -> int:
+    def row_bytes(self, ensemble: Ensemble) -> int:
         """Bytes of a row on its way to a worker."""
         return self.sql.row_bytes
 
     def explained(
-        self, session: Session, dialect: PostgreSQL, asked: Asked, failure: StatementFailed
+        self, session: Session, dialect: PostgreSQL, ensemble: Ensemble, failure: StatementFailed
     ) -> CerebroError:
         """The error of the worker: packing has checked each row, but not what a model makes of it."""
         fault = IdFault.of(failure.message)
@@ -203,7 +203,7 @@ class Buffers:
 def test_source(
     session: Session,
     dialect: PostgreSQL,
-    asked: Asked,
+    ensemble: Ensemble,
     names: tuple[str | None, str | None, str | None],
     on_error: str,
 ) -> Rows | Buffers:
@@ -220,9 +220,9 @@ def test_source(
     if is_packed(found):
         check_ignores(on_error, can_be_damaged=False)
         packed = load_packed(session, text, ROLE)
-        return _buffers(packed, asked, id_text, feature_text)
+        return _buffers(packed, ensemble, id_text, feature_text)
     ids = _ids(found, id_text)
-    inputs = _inputs(session, found, feature_text, asked)
+    inputs = _inputs(session, found, feature_text, ensemble)
     addressed = not session.run(dialect.packing.needs_staging, (found.oid,))[0][0]
     if not dialect.has_segments:
         addressed = addressed and not scanned_elsewhere(session, found.name)
@@ -244,17 +244,19 @@ def test_source(
     return replace(rows, sql=replace(source, seen=seen, some=some))
 
 
-def _inputs(session: Session, table: Relation, text: str | None, asked: Asked) -> tuple[Input, ...]:
+def _inputs(
+    session: Session, table: Relation, text: str | None, ensemble: Ensemble
+) -> tuple[Input, ...]:
     """The inputs of rows, as many as the models have, each of the shape that these want."""
-    kind, wanted = kind_of(asked.encoding), len(asked.shapes)
-    found = kind.matched(table, text, asked.encoding, wanted)
+    kind, wanted = kind_of(ensemble.encoding), len(ensemble.shapes)
+    found = kind.matched(table, text, ensemble.encoding, wanted)
     if len(found) != wanted:
         columns = "one column" if wanted == 1 else f"{wanted} columns separated by commas"
         raise InvalidArgument(
             f"{INPUTS}: got {'NULL' if text is None else repr(text)}; allowed: {columns}, in the order of "
             "the model's inputs"
         )
-    pairs = zip(read_inputs(session, found, asked.divisor), asked.shapes, strict=True)
+    pairs = zip(read_inputs(session, found, ensemble.divisor), ensemble.shapes, strict=True)
     return tuple(structs.replace(one, shape=shape) for one, shape in pairs)
 
 
@@ -282,7 +284,7 @@ def _is_comparable(column: Column) -> bool:
 
 
 def _buffers(
-    packed: PackedTable, asked: Asked, id_text: str | None, feature_text: str | None
+    packed: PackedTable, ensemble: Ensemble, id_text: str | None, feature_text: str | None
 ) -> Buffers:
     name = packed.relation.name
     if id_text is not None:
@@ -294,19 +296,19 @@ def _buffers(
         _check_packed_names(packed, feature_text)
     shapes = tuple(one.shape for one in packed.inputs)
     types = sorted({one.dtype for one in packed.inputs})
-    if shapes != asked.shapes or types != ["float32"]:
-        got, wanted = (one[0] if len(one) == 1 else one for one in (shapes, asked.shapes))
+    if shapes != ensemble.shapes or types != ["float32"]:
+        got, wanted = (one[0] if len(one) == 1 else one for one in (shapes, ensemble.shapes))
         raise InvalidArgument(
             f"{ROLE}: {name} has rows of shape {got} and type {', '.join(types)}; "
             f"allowed: {wanted} and float32, as the model was trained with"
         )
-    if packed.normalizing_const != asked.divisor:
+    if packed.normalizing_const != ensemble.divisor:
         raise InvalidArgument(
             f"{ROLE}: {name} was packed with the normalizing constant {packed.normalizing_const}; "
-            f"allowed: {asked.divisor}, as the model was trained with",
+            f"allowed: {ensemble.divisor}, as the model was trained with",
             hint=_RAW,
         )
-    if packed.encoding != asked.encoding:
+    if packed.encoding != ensemble.encoding:
         raise InvalidArgument(
             f"{ROLE}: {name} was packed with another encoding than what the model was trained on",
             hint=_RAW,

@@ -24,7 +24,7 @@ from cerebro_db.postgres.tables.relations import find_if_there, require_text, sp
 from cerebro_db.postgres.tables.search_path import CallerPath
 from cerebro_db.postgres.tables.times import Styles
 from cerebro_db.requests.predicting import PredictOutputsRequest, PredictRowRequest
-from cerebro_db.scoring.prediction_models import Asked, models_of_table, shown_classes
+from cerebro_db.scoring.prediction_models import Ensemble, models_of_table, shown_classes
 from cerebro_db.server import network
 from cerebro_db.server.caller import INT4, OID, TEXT, caller_session
 from cerebro_db.server.computing import Tick, compute
@@ -102,7 +102,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model that is ready to be asked.
+    """A model that is ready to be ensemble.
 
     Attributes:
         model: what computes.
@@ -115,23 +115,23 @@ class LoadedModel:
         return compute(plpy, lambda tick: question(self.model))
 
 
-def read_model(session: Session, text: str, mst_key: int | None) -> tuple[Asked, bytes]:
+def read_model(session: Session, text: str, mst_key: int | None) -> tuple[Ensemble, bytes]:
     """Facts of a model of a table, and its state."""
 
     table = named_models(session, text)
     if mst_key is not None:
         table.check_key(mst_key)
     key = table.only_key() if mst_key is None else mst_key
-    asked = models_of_table(session, table, [key])
+    ensemble = models_of_table(session, table, [key])
     sql = f"SELECT s.state FROM {table.states.sql} s WHERE s.mst_key = %s ORDER BY s.chunk"
     chunks = [row[0] for row in session.run(sql, (key,))]
     if not all(isinstance(chunk, bytes | memoryview) for chunk in chunks):
         raise InvalidState(f"{table.states}: got NULL for a chunk of the state of {key}")
-    return asked, b"".join(chunks)
+    return ensemble, b"".join(chunks)
 
 
-def built(plpy: Any, asked: Asked, data: bytes, settings: Settings) -> LoadedModel:
-    """The model, ready to be asked."""
+def built(plpy: Any, ensemble: Ensemble, data: bytes, settings: Settings) -> LoadedModel:
+    """The model, ready to be ensemble."""
     # Elsewhere this process reads models through sessions of its own.
     memory = bind(settings, connects=plpy.asks_nothing)
 
@@ -143,9 +143,16 @@ def built(plpy: Any, asked: Asked, data: bytes, settings: Settings) -> LoadedMod
         from cerebro_db.training.tasks import Architectures
 
         known = Architectures(ArchitectureLimits.of(settings), memory)
-        task, classes = asked.members[0].task, asked.class_values
+        task, classes = ensemble.members[0].task, ensemble.class_values
         return RowModel(
-            task, data, known, asked.names, classes, asked.shapes, asked.divisor, asked.class_kinds
+            task,
+            data,
+            known,
+            ensemble.names,
+            classes,
+            ensemble.shapes,
+            ensemble.divisor,
+            ensemble.class_kinds,
         )
 
     return LoadedModel(compute(plpy, work))
@@ -356,8 +363,8 @@ def _loaded(plpy: Any, text: str, mst_key: int | None) -> LoadedModel:
     """A model with all that is needed to ask it, read with the caller's rights."""
     settings = settings_of(plpy)
     with caller_session(plpy) as session:
-        asked, data = read_model(session, text, mst_key)
-    return built(plpy, asked, data, settings)
+        ensemble, data = read_model(session, text, mst_key)
+    return built(plpy, ensemble, data, settings)
 
 
 _APART_KEY = "cerebro.rows_apart"
@@ -396,11 +403,13 @@ def _current_apart(
         if known is not None and known.version == version:
             return _KeptApart(known.model, version, statement)
         settings = Catalog(session).settings()
-        asked, data = read_model(session, text, mst_key)
-        kinds, values = asked.class_kinds, asked.class_values
+        ensemble, data = read_model(session, text, mst_key)
+        kinds, values = ensemble.class_kinds, ensemble.class_values
         values = shown_classes(session, values, kinds, host.styles)
-        asked = replace(asked, class_values=values, class_kinds=())  # nothing is left to be shown
-    return _KeptApart(built(host.plpy, asked, data, settings), version, statement)
+        ensemble = replace(
+            ensemble, class_values=values, class_kinds=()
+        )  # nothing is left to be shown
+    return _KeptApart(built(host.plpy, ensemble, data, settings), version, statement)
 
 
 def _version_apart(session: Session, text: str, mst_key: int | None) -> tuple[Any, ...]:

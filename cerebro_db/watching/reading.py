@@ -367,7 +367,7 @@ SELECT d.kind, d.recorded, d.encoding_of, d.source_table, d.output_table, d.num_
 
 
 def goal_of(source: Source, run_id: int) -> str:
-    """What configurations of a run are ranked by: ``max`` or ``min`` of the first metric, or ``loss``."""
+    """Value that configurations of a run are ranked by: ``max`` or ``min`` of the first metric, or ``loss``."""
     rows = source.run(
         "SELECT c.goal FROM cerebro._configurations c WHERE c.run_id = %s LIMIT 1", (run_id,)
     )

@@ -173,7 +173,7 @@ def parse_compile_grid(text: str) -> Grid:
     return replace(grid, models=own)
 
 
-def told_of_metrics(grid: Grid) -> str | None:
+def metrics_notice(grid: Grid) -> str | None:
     """Notice that each metric of a list makes configurations of its own, as the list may have been meant as one choice."""
     for one in (grid, *grid.models.values()):
         metrics = one.dimensions.get("metrics")

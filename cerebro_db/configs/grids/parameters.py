@@ -298,17 +298,17 @@ def _class_weight(
 
 
 def optimizer_text(name: str, arguments: Mapping[str, Any]) -> str:
-    """Such as ``Adam(lr=0.001)``."""
+    """Text of an optimizer, such as ``Adam(lr=0.001)``."""
     return f"{name}({','.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
 def compile_text(values: Mapping[str, Any]) -> str:
-    """Such as ``optimizer='Adam(lr=0.1)',metrics=['accuracy'],loss='mse'``."""
+    """Text of compile parameters, such as ``optimizer='Adam(lr=0.1)',metrics=['accuracy'],loss='mse'``."""
     return _text({**values, "metrics": _metrics(values.get("metrics"))}, COMPILE_KEYS)
 
 
 def fit_text(values: Mapping[str, Any]) -> str:
-    """Such as ``epochs=10,batch_size=64``."""
+    """Text of fit parameters, such as ``epochs=10,batch_size=64``."""
     return _text(values, FIT_KEYS)
 
 

@@ -84,7 +84,7 @@ def slots(
                 hint=END_HOLDER,
             )
         if len(keys) < wanted:
-            notify(_told(len(keys), wanted, by_memory, free, most))
+            notify(_shortage(len(keys), wanted, by_memory, free, most))
         yield len(keys)
     finally:
         with suppress(CerebroError):
@@ -113,7 +113,7 @@ def _taken(control: Session, slots: list[int], wanted: int) -> list[int]:
     return [key for (key,) in control.run(_TAKE, (slots, wanted))]
 
 
-def _told(got: int, wanted: int, by_memory: int, free: int, most: int) -> str:
+def _shortage(got: int, wanted: int, by_memory: int, free: int, most: int) -> str:
     """Reason for fewer workers; their number does not show in the results."""
     if got == by_memory:
         why = "memory of the server is enough for no more"

@@ -90,7 +90,7 @@ class StoredRun:
 
     @functools.cached_property
     def spec(self) -> RunSpec:
-        """What the run was asked for.
+        """The spec of the run.
 
         Raises:
             InvalidData: somebody has changed it.

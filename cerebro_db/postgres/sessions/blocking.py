@@ -20,7 +20,7 @@ _READER_BYTES = 2**20
 
 
 class Notices(Protocol):
-    """What takes the notices of a connection."""
+    """Takes the notices of a connection."""
 
     def append(self, notice: str) -> None: ...
 

@@ -48,7 +48,7 @@ class Block(NamedTuple):
     shape: Shape
     weighted: bool = False
 
-    def told(self, rows: int) -> list[int]:
+    def shape_of(self, rows: int) -> list[int]:
         """The shape of a buffer of so many rows."""
         return [rows, *self.shape]
 
@@ -110,11 +110,11 @@ def _query(table: QualifiedName, keys: Sequence[str], blocks: Sequence[Block]) -
 def _check_sizes(place: str, rows: int, found: Sequence[Any], blocks: Sequence[Block]) -> None:
     """Number of rows, shapes and bytes of a buffer say the same."""
     for block, shape, size in zip(blocks, found[::2], found[1::2], strict=True):
-        told, wanted = block.told(rows), block.size(rows)
-        if shape != told or size != wanted:
+        expected, wanted = block.shape_of(rows), block.size(rows)
+        if shape != expected or size != wanted:
             raise InvalidData(
                 f"{place}, num_rows {rows} with {block.name} of shape {shown(shape)} in {size} "
-                f"bytes; allowed: shape {told} in {wanted} bytes",
+                f"bytes; allowed: shape {expected} in {wanted} bytes",
                 PACK_AGAIN,
             )
 

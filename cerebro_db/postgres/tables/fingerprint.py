@@ -40,7 +40,7 @@ def check_name(session: Session, relation: Relation) -> None:
 
 
 def cause_of(error: CerebroError, session: Session, relations: Iterable[Relation]) -> CerebroError:
-    """What a read of packed tables has failed for: maybe the name of one has become another table's.
+    """Reason why a read of packed tables has failed: maybe the name of one has become another table's.
 
     Args:
         error: of the statement that has read them.
@@ -88,7 +88,7 @@ _OTHER_PRINT = re.compile(r"(\d+):")
 def _facts_1(packed: PackedTable) -> str:
     """Facts about a packed table as text; as 0.1.0 had them, whatever attributes were added since."""
 
-    def told(kind: str, names: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    def tuples(kind: str, names: str, values: Sequence[Any]) -> tuple[Any, ...]:
         made: Any = namedtuple(kind, names)  # type: ignore[misc]
         return tuple(made(*(getattr(one, name) for name in names.split())) for one in values)
 
@@ -97,10 +97,10 @@ def _facts_1(packed: PackedTable) -> str:
     )
     return repr(
         (
-            told("PackedInput", "name shape dtype type", packed.inputs),
-            told("PackedTarget", targets, packed.targets),
+            tuples("PackedInput", "name shape dtype type", packed.inputs),
+            tuples("PackedTarget", targets, packed.targets),
             packed.normalizing_const,
-            told("PartitionInfo", "partition_key rows buffers segment_key", packed.partitions),
+            tuples("PartitionInfo", "partition_key rows buffers segment_key", packed.partitions),
         )
     )
 
@@ -113,8 +113,8 @@ def print_query(packed: PackedTable) -> str:
     # OFFSET 0 has this computed where the rows lie: a planner would rather bring them to where they
     # are sorted, bytes and all.
     return (
-        "SELECT pg_catalog.md5(pg_catalog.string_agg(q.told, ',' "
+        "SELECT pg_catalog.md5(pg_catalog.string_agg(q.line, ',' "
         "ORDER BY q.partition_key, q.buffer_id)) FROM (SELECT p.partition_key, p.buffer_id, "
-        f"pg_catalog.concat_ws('/', p.partition_key, p.buffer_id, {version}, {lengths}) AS told "
+        f"pg_catalog.concat_ws('/', p.partition_key, p.buffer_id, {version}, {lengths}) AS line "
         f"FROM {packed.relation.name.sql} p OFFSET 0) AS q"
     )

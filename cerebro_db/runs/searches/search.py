@@ -11,7 +11,7 @@ from msgspec import structs
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.functions.callbacks import Monitor
-from cerebro_db.configs.grids.grid import told_of_metrics
+from cerebro_db.configs.grids.grid import metrics_notice
 from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.core.decisions import Change
 from cerebro_db.core.search import Aim, Earlier, Objective, SearchSpec
@@ -142,7 +142,7 @@ def _set_up(
     maker, space = found.maker(request.seed), _suited(found, limits, notify)
     probes = _probes(space, maker, found.models)
     spec = _spec(request, space, _aims(request, probes, notify), found, probes)
-    for notice in (told_of_metrics(space.compile_grid), _size_notice(spec)):
+    for notice in (metrics_notice(space.compile_grid), _size_notice(spec)):
         if notice is not None:
             notify(notice)
     if request.warm_start_run is not None:
@@ -164,7 +164,7 @@ def _suited(found: Resolved, limits: ArchitectureLimits, notify: Callable[[str],
     left_out = suiting.left_out(space.compile_grid, space.model_ids)
     space = structs.replace(space, left_out=left_out)
     check_layers(texts, Explorer(space).probes(), limits)
-    for line in suiting.told if left_out else ():
+    for line in suiting.notices if left_out else ():
         notify(line)
     return space
 

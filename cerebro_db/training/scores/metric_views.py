@@ -1,4 +1,4 @@
-"""What a metric is given of an output: of two classes the positive one, or a column for each."""
+"""Views of an output, as metrics take it: of two classes the positive one, or a column for each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TRUTHS = {"t": "true", "f": "false"}
 
 @dataclass(frozen=True)
 class MetricView:
-    """What a metric is given.
+    """View of an output, as a metric takes it.
 
     Attributes:
         encoding: of the targets.
@@ -37,7 +37,7 @@ class MetricView:
 
 
 def view_of(spec: MetricSpec, loss: LossSpec, facts: TargetFacts, units: int) -> MetricView:
-    """What a metric is given of one output.
+    """View of one output for a metric.
 
     Args:
         spec: the metric.

@@ -295,7 +295,7 @@ class Scan:
                 f"got {self._rows} rows in a scan; the partition has {self._task.buffers.total}",
                 PACK_AGAIN,
             )
-        partials = {entry.mst_key: _told_of(entry) for entry in self._entries}
+        partials = {entry.mst_key: _partials_of(entry) for entry in self._entries}
         return json.dumps({"kept": kept(), "partials": partials, "errors": self._errors})
 
     @property
@@ -345,7 +345,7 @@ class Scan:
             self._errors[entry.mst_key] = cause(error)
 
 
-def _told_of(entry: _Entry) -> dict[str, Any]:
+def _partials_of(entry: _Entry) -> dict[str, Any]:
     told = add_partials(entry.partials).to_json()
     if not entry.details:
         return told

@@ -88,7 +88,7 @@ class Scan(Generic[T]):
 
     @property
     def joined(self) -> str:
-        """What is joined to the rows for that."""
+        """Tables that are joined to the rows for that."""
         return "".join(one.joined("s", place) for place, one in enumerate(self.blocks))
 
     def packed(self, positions: str) -> str:

@@ -60,7 +60,7 @@ class PredictionStatements:
         )
 
     def _distributed(self, source: Source) -> str:
-        """What follows the columns of a table of predictions."""
+        """End of CREATE TABLE of predictions, behind its columns."""
         return ""
 
     def finish(self, table: QualifiedName, output: QualifiedName) -> str:

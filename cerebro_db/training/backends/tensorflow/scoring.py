@@ -106,14 +106,14 @@ def results_of(recipe: Recipe, total: Partial) -> list[float]:
 
 
 def _truth(view: MetricView, stored: Any, facts: TargetFacts) -> Any:
-    """What a metric is given of the stored targets; traced into a program."""
+    """Stored targets as a metric takes them; traced into a program."""
     if view.positive is None:
         return encode(stored, view.encoding, facts)
     return tf.cast(tf.equal(stored, view.positive), tf.float32)[:, tf.newaxis]
 
 
 def _viewed(view: MetricView, outputs: Any) -> Any:
-    """What a metric is given of the outputs of the model; traced into a program."""
+    """Outputs of the model as a metric takes them; traced into a program."""
     if view.pair:
         second = tf.sigmoid(outputs) if view.logits else outputs
         return tf.concat([1.0 - second, second], axis=1)
