@@ -84,7 +84,9 @@ def test_parameters_are_written_as_they_are_read(name: str, text: str) -> None:
     assert parse_keywords(chosen.text, "x").keys() == parse_keywords(text, "x").keys()
 
 
-@pytest.mark.parametrize(("name", "argument"), list(arguments()), ids=str)
+@pytest.mark.parametrize(
+    ("name", "argument"), list(arguments()), ids=lambda one: str(getattr(one, "name", one))
+)
 def test_values_out_of_bounds_are_refused_with_the_call(name: str, argument: Argument) -> None:
     for value in argument.refused():
         with pytest.raises(InvalidArgument, match=argument.name) as caught:

@@ -72,7 +72,9 @@ def test_defaults_are_allowed_whatever_joins_the_words_of_a_name(method: str) ->
         assert parse_more(method, params, None) == {}
 
 
-@pytest.mark.parametrize(("method", "argument"), list(arguments()), ids=str)
+@pytest.mark.parametrize(
+    ("method", "argument"), list(arguments()), ids=lambda one: str(getattr(one, "name", one))
+)
 def test_values_out_of_bounds_are_refused(method: str, argument: Argument) -> None:
     for value in argument.refused():
         with pytest.raises(InvalidArgument, match=argument.name) as caught:
