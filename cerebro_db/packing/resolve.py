@@ -295,7 +295,9 @@ def parsed_classes(given: Wanted) -> list[int | None] | None:
         given = _listed(given)
     found = [given] if isinstance(given, int) else given
     for number in found or ():
-        if number is not None and not 1 <= number <= MAX_CLASSES:
+        # An array of several dimensions has lists.
+        is_allowed = number is None or (isinstance(number, int) and 1 <= number <= MAX_CLASSES)
+        if not is_allowed:
             raise InvalidArgument(
                 f"num_classes: got {number}; allowed: NULL or an integer from 1 to {MAX_CLASSES}"
             )

@@ -170,6 +170,11 @@ def test_classes_are_wanted_of_a_float_target(shop):
         shop.pack("fl", "fl_p", "y", "x", num_classes=3)
 
 
+def test_numbers_of_classes_have_one_dimension(shop):
+    with pytest.raises(errors.InvalidParameterValue, match=r"num_classes: got \[3, 3\]; allowed"):
+        shop.fetch("SELECT cerebro_pack('digits', 'o', 'y', 'x', NULL, 1, ARRAY[[3, 3]])")
+
+
 def test_numeric_beyond_double(shop):
     shop.fetch("CREATE TABLE huge AS SELECT ARRAY[1e400]::numeric[] x, 1 y")
     with pytest.raises(psycopg2.DataError, match="out of range"):
