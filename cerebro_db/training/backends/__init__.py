@@ -13,20 +13,20 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import numpy as np
-
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.configs.functions.expressions import Expression
 from cerebro_db.configs.functions.optimizers import ScheduleSpec
 from cerebro_db.configs.grids.parameters import CompileParams, FitParams
 from cerebro_db.configs.names import Format
-from cerebro_db.training.buffers import Shapes
-from cerebro_db.training.state import State
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # drivers name backends, and import no arrays
+    import numpy as np
+
+    from cerebro_db.training.buffers import Shapes
     from cerebro_db.training.recipe import Recipe
     from cerebro_db.training.scores.sums import Partial
+    from cerebro_db.training.state import State
 
 TENSORFLOW = "tensorflow"
 NAMES = (TENSORFLOW,)
