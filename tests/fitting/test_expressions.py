@@ -79,8 +79,8 @@ def test_an_object_table_of_madlib_trains_as_the_registered_names_do(
     by_hand = selection([1], [OURS])
     bench.run(f"UPDATE {by_hand} SET compile_params = %s", (theirs,))
     bench.run(f"UPDATE {by_hand}_summary SET object_table = 'objects'")
-    bench.run("SELECT cerebro_fit_multiple('packed', 'several', %s, 1)", (by_hand,))
-    assert bench.column(found.format("several")) == ["public.objects", OURS]
+    bench.run("SELECT cerebro_fit_multiple('packed', 'by_hand', %s, 1)", (by_hand,))
+    assert bench.column(found.format("by_hand")) == ["public.objects", OURS]
     grid = (
         "{'loss': ['squared_error'], 'optimizer_params_list': [{'optimizer': ['Adam'], 'lr': [0.01]}], "
         "'metrics': [['root']]}"

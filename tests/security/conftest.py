@@ -17,6 +17,9 @@ import pytest
 from psycopg2.extensions import TRANSACTION_STATUS_IDLE
 from servers import Server, connected, drop_database, make_database
 
+from cerebro_db.core.run_spec import RunSpec
+from cerebro_db.decide.strategies import parse_strategy
+
 NO_RUN = 999_999_999
 ADAM = "loss='sparse_categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['accuracy']"
 NET = json.dumps(
@@ -183,14 +186,20 @@ def make_tables(person: Person) -> None:
     )
 
 
+_SPEC = RunSpec(
+    epochs=1, seed=0, frequency=1, partitions={}, strategy=parse_strategy("hopper", None)
+).to_text()
+
+
 def paused_run(person: Person) -> int:
     """A run of someone who never trained: what the catalog knows of it, without workers."""
     return int(
         person.value(
             "INSERT INTO cerebro._runs (source_table, model_output_table, model_selection_table, "
             "num_iterations, metrics_compute_frequency, warm_start, seed, num_partitions, "
-            "num_workers, threads, manifest, status, driver_pid) VALUES ('x', 'x', 'x', 1, 1, "
-            "false, 0, 1, 1, 1, '{}', 'paused', 0) RETURNING run_id"
+            "num_workers, threads, manifest, status, driver_pid, spec) VALUES ('x', 'x', 'x', 1, 1, "
+            "false, 0, 1, 1, 1, '{}', 'paused', 0, %s) RETURNING run_id",
+            (_SPEC,),
         )
     )
 
