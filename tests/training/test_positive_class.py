@@ -133,6 +133,52 @@ def test_the_exact_area_is_of_the_positive_class(
     assert found["auc"] == pytest.approx(sk.roc_auc_score(y == place, both[:, place]), abs=1e-6)
 
 
+def test_each_exact_area_is_of_its_own_class(recipe: Make) -> None:
+    """Two sigmoids need not add up to 1, so that the areas of their classes differ."""
+    from cerebro_db.training.scores.scan import _with_exact, details_for
+
+    text = "loss='binary_crossentropy',optimizer='SGD',metrics=['AUC',\"AUC(positive_class='no')\"]"
+    given = recipe(net(2, "sigmoid"), text, targets=two_classes())
+    y = np.array([0, 1, 0, 1], np.int32)
+    outputs = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.4], [0.3, 0.3]], np.float32)
+    parts = []
+    for rows_of_one in (slice(0, 2), slice(2, 4)):  # two partitions
+        (detail,) = details_for("auc", given, (2,))
+        detail.add(outputs[rows_of_one], y[rows_of_one])
+        parts.append(detail.to_json())
+    found = _with_exact(given, [0.0, 0.0], [parts])
+    expected = [sk.roc_auc_score(y == 1, outputs[:, 1]), sk.roc_auc_score(y == 0, outputs[:, 0])]
+    assert expected == [0.5, 0.75]
+    assert found == expected
+
+
+@pytest.mark.parametrize("name", ["softmax", "sigmoid", "logits of two", "logit of one"])
+def test_the_exact_area_over_both_classes(made: Make, name: str) -> None:
+    _, y = rows()
+    found, both = scored(made(name, ["AUC(average='micro')"]), "auc")
+    expected = sk.roc_auc_score(np.eye(2)[y], both, average="micro")
+    assert found["auc"] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["logit of one", "sigmoid"])
+def test_accuracy_of_a_logit_is_that_of_its_probability(made: Make, name: str) -> None:
+    """Keras compares the logit itself with 0.5, unless it is given another threshold."""
+    _, y = rows()
+    metrics = ["accuracy", "BinaryAccuracy", "binary_crossentropy", "Hinge"]
+    if name == "logit of one":
+        metrics += ["BinaryAccuracy(threshold=0.0,name='keras')", "Precision(thresholds=0.0)"]
+    found, both = scored(made(name, metrics))
+    p = both[:, 1]
+    assert np.mean((p > 0.5) == y) != np.mean((np.log(p / (1 - p)) > 0.5) == y)
+    assert found["accuracy"] == found["binary_accuracy"] == pytest.approx(np.mean((p > 0.5) == y))
+    assert found["binary_crossentropy"] == pytest.approx(sk.log_loss(y, p), rel=1e-5)
+    margin = p if name == "sigmoid" else np.log(p / (1 - p))
+    assert found["hinge"] == pytest.approx(np.maximum(1 - (2 * y - 1) * margin, 0).mean(), rel=1e-5)
+    if name == "logit of one":
+        assert found["keras"] == found["accuracy"]
+        assert found["precision"] == pytest.approx(sk.precision_score(y, p > 0.5))
+
+
 @pytest.mark.parametrize("name", ["softmax", "sigmoid"])
 def test_averages(made: Make, name: str) -> None:
     _, y = rows()
@@ -162,6 +208,45 @@ def test_averages_of_three_classes(recipe: Make) -> None:
     expected = [sk.roc_auc_score(truth, p, average=a) for a in ("micro", "macro", "weighted")]
     assert found == pytest.approx(expected, abs=2e-3)
     assert default == found[0]
+
+
+THREE = [
+    "AUC", "AUC(average='macro',name='macro')", "AUC(curve='PR',name='ap')", "Precision", "Recall",
+    "Precision(class_id=1,name='second')", "Precision(top_k=2,name='two')", "F1Score(threshold=0.4)", "TruePositives",
+    "BinaryAccuracy", "PrecisionAtRecall(recall=0.5)", "kl_divergence", "categorical_crossentropy",
+    "sparse_categorical_crossentropy", "accuracy", "top_2_accuracy", "OneHotMeanIoU(num_classes=3)",
+]  # fmt: skip
+
+
+def test_metrics_of_logits_are_those_of_probabilities(recipe: Make) -> None:
+    """Also of several classes, and the exact area; one that says itself that it takes logits is given them."""
+    from cerebro_db.training.backends.tensorflow.scoring import Scorer, results_of
+    from cerebro_db.training.scores.scan import _with_exact, details_for
+
+    x, _ = rows()
+    y = np.digitize(x[:, 0] + x[:, 2], [-0.5, 1.5]).astype(np.int32)
+    found = []
+    for activation, logits in (("softmax", False), ("linear", True)):
+        own = ["CategoricalCrossentropy(from_logits=True,name='own')"] if logits else []
+        chosen = ",".join(map(named, [*THREE, *own]))
+        loss = f"SparseCategoricalCrossentropy(from_logits={logits})"
+        text = f"loss={loss},optimizer='SGD',metrics=[{chosen}]"
+        given = recipe(net(3, activation), text, targets=TargetFacts("class", 3, ()))
+        scorer = Scorer(given)
+        kernel, _ = scorer._names.values()
+        kernel.assign(np.random.default_rng(3).normal(size=(4, 3)).astype(np.float32))
+        values = results_of(given, scorer.measure(x, y))
+        (detail,) = details_for("auc", given, scorer.units)
+        outputs = scorer.predict(x)[0]
+        detail.add(outputs, y)
+        labels = [metric.label for metric in given.compile_params.metrics]
+        exact = _with_exact(given, values, [[detail.to_json()]])
+        found.append(dict(zip(labels, values, strict=True)) | {"exact": exact[0]})
+        if not logits:
+            expected = sk.roc_auc_score(np.eye(3)[y], outputs, average="micro")
+    assert found[1].pop("own") == pytest.approx(found[0]["categorical_crossentropy"], rel=1e-5)
+    assert found[1] == pytest.approx(found[0], rel=1e-5)
+    assert found[1]["exact"] == pytest.approx(expected, abs=1e-6)
 
 
 def test_columns_for_one_sigmoid(made: Make) -> None:
@@ -198,6 +283,20 @@ def test_f1_with_a_threshold_is_that_of_keras_for_one_sigmoid(made: Make) -> Non
     metric = keras.metrics.F1Score(threshold=0.4)
     metric.update_state(y[:, np.newaxis].astype(np.float32), both[:, 1:].astype(np.float32))
     assert found["f1_score"] == pytest.approx(float(metric.result()[0]))
+
+
+def test_f1_without_a_threshold_counts_probable_rows_where_keras_counts_all(made: Make) -> None:
+    """Keras takes the largest output of a row for its class; of one output that is each row's."""
+    import keras
+
+    _, y = rows()
+    found, both = scored(made("sigmoid", ["F1Score"]))
+    metric = keras.metrics.F1Score()
+    metric.update_state(y[:, np.newaxis].astype(np.float32), both[:, 1:].astype(np.float32))
+    share = y.mean()
+    assert float(metric.result()[0]) == pytest.approx(2 * share / (1 + share))
+    assert found["f1_score"] == pytest.approx(sk.f1_score(y, both[:, 1] > 0.5))
+    assert found["f1_score"] != pytest.approx(float(metric.result()[0]), abs=1e-3)
 
 
 @pytest.mark.parametrize(

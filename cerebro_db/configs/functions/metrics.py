@@ -157,6 +157,17 @@ OF_POSITIVE = frozenset(
     if any(a.name == POSITIVE_CLASS for a in metric.arguments)
 )
 
+# They take outputs for probabilities. Others look for the largest output, or compare numbers.
+OF_PROBABILITIES = (
+    frozenset(
+        name
+        for name, metric in METRICS.items()
+        if any(a.name == "from_logits" for a in metric.arguments)
+    )
+    | OF_POSITIVE
+    | {"BinaryAccuracy", "KLDivergence"}
+)
+
 
 def accuracy_class(loss_target: Target, output_width: int) -> str:
     """The class that `accuracy` stands for, by the rule of Keras.

@@ -158,9 +158,10 @@ def _labelled(
 
 # What a scan is asked for beside loss and metrics: they need every prediction.
 AUC, CONFUSION, CURVES = "auc", "confusion", "curves"
-# Of several labels, weighted ones, given thresholds and other curves the value is that of Keras.
-_ONE_CURVE = {
-    "curve": "ROC", "multi_label": False, "thresholds": None, "label_weights": None, "average": None,
+# Of several labels, averages over classes, given thresholds and other curves the value is that of Keras.
+_ONE_CURVE: dict[str, tuple[object, ...]] = {
+    "curve": ("ROC",), "multi_label": (False,), "thresholds": (None,), "label_weights": (None,),
+    "average": (None, "micro"),
 }  # fmt: skip
 
 
@@ -168,5 +169,5 @@ def is_exact(spec: MetricSpec) -> bool:
     """True if a metric is the area under one ROC curve."""
     given = dict(spec.arguments)
     return spec.name == "AUC" and all(
-        given.get(name, value) == value for name, value in _ONE_CURVE.items()
+        given.get(name, values[0]) in values for name, values in _ONE_CURVE.items()
     )

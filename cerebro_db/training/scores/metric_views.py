@@ -7,7 +7,14 @@ from typing import Any
 
 from cerebro_db.configs.arguments import Target
 from cerebro_db.configs.functions.losses import LossSpec
-from cerebro_db.configs.functions.metrics import AVERAGE, OF_POSITIVE, POSITIVE_CLASS, MetricSpec
+from cerebro_db.configs.functions.metrics import (
+    AVERAGE,
+    OF_POSITIVE,
+    OF_PROBABILITIES,
+    POSITIVE_CLASS,
+    MetricSpec,
+    accuracy_class,
+)
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.scores.targets import TargetFacts, encoding_for
@@ -15,6 +22,9 @@ from cerebro_db.training.scores.targets import TargetFacts, encoding_for
 # Arguments by which a metric chooses columns itself.
 _OWN_COLUMNS = (AVERAGE, "class_id", "top_k", "multi_label", "label_weights", "num_labels")
 _TRUTHS = {"t": "true", "f": "false"}
+_THRESHOLDS = ("threshold", "thresholds")
+# Of a probability, where it is 0 for a logit.
+_MIDDLE = 0.5
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,27 @@ def view_of(spec: MetricSpec, loss: LossSpec, facts: TargetFacts, units: int) ->
         encoding = "ids" if spec.target is Target.IDS else "onehot"
         return MetricView(encoding, None, True, logits, binary)
     wanted = loss.target if spec.target is Target.LOSS else spec.target
-    return MetricView(encoding_for(facts, wanted, units))
+    return MetricView(
+        encoding_for(facts, wanted, units),
+        logits=_become_probabilities(spec, loss, units),
+        binary_loss=binary,
+    )
+
+
+def _become_probabilities(spec: MetricSpec, loss: LossSpec, units: int) -> bool:
+    """True if the logits of a loss become probabilities for a metric that does not convert them itself."""
+    given = spec.all_arguments()
+    if (
+        given.get("from_logits")
+        or given.get("top_k")
+        or not loss.all_arguments().get("from_logits")
+    ):
+        return False
+    return _class_of(spec, loss, units) in OF_PROBABILITIES
+
+
+def _class_of(spec: MetricSpec, loss: LossSpec, units: int) -> str:
+    return accuracy_class(loss.target, units) if spec.name == "accuracy" else spec.name
 
 
 def is_of_positive(spec: MetricSpec) -> bool:
@@ -78,6 +108,8 @@ def arguments_for(spec: MetricSpec, view: MetricView, units: int) -> dict[str, A
     """The arguments of Keras' metric: without those that the view has taken."""
     given = dict(spec.arguments)
     given.pop(POSITIVE_CLASS, None)
+    if view.logits and spec.name != "AUC":
+        given |= {name: _MIDDLE for name in _THRESHOLDS if _is_zero(given.get(name))}
     if spec.name in _F_SCORES:
         if view.positive is not None:  # the probable one of two classes
             given.setdefault("threshold", 0.5)
@@ -92,6 +124,10 @@ def arguments_for(spec: MetricSpec, view: MetricView, units: int) -> dict[str, A
         if view.pair:
             given["sparse_y_pred"] = False
     return given
+
+
+def _is_zero(threshold: object) -> bool:
+    return threshold in (0, (0,))
 
 
 _F_SCORES = ("F1Score", "FBetaScore")

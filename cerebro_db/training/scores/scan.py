@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from cerebro_db.configs.arguments import Target
 from cerebro_db.configs.functions.losses import LossSpec
 from cerebro_db.configs.grids.outputs import AUC, CONFUSION, CURVES, is_exact, metric_names
 from cerebro_db.errors import PACK_AGAIN, InvalidArgument, InvalidData
@@ -27,7 +26,7 @@ from cerebro_db.training.scores.curves import added as added_curves
 from cerebro_db.training.scores.id_fault import IdsBeyond
 from cerebro_db.training.scores.metric_views import MetricView, view_of
 from cerebro_db.training.scores.sums import Partial, add_partials
-from cerebro_db.training.scores.targets import TargetFacts, encoding_for, parts
+from cerebro_db.training.scores.targets import TargetFacts, parts
 from cerebro_db.training.tasks import Architectures, ScanTask, recipe_of
 
 
@@ -38,16 +37,47 @@ def probabilities(outputs: np.ndarray, loss: LossSpec, classes: int) -> np.ndarr
     the model's output is no probability yet.
     """
     values = outputs
-    logits = bool(loss.all_arguments().get("from_logits"))
-    if values.shape[1] == 1 and classes == 2:
-        second = 0.5 * (1.0 + np.tanh(0.5 * values)) if logits else values
-        return np.concatenate([1.0 - second, second], axis=1)
-    if logits and loss.name.startswith("Binary"):
-        values = 0.5 * (1.0 + np.tanh(0.5 * values))
-    elif logits:
-        values = np.exp(values - values.max(axis=1, keepdims=True))
-        values /= values.sum(axis=1, keepdims=True)
+    of_one = outputs.shape[1] == 1 and classes == 2
+    if loss.all_arguments().get("from_logits"):
+        values = _of_logits(outputs, one_by_one=of_one or loss.name.startswith("Binary"))
+    if of_one:
+        return np.concatenate([1.0 - values, values], axis=1)
     return values[:, :classes]
+
+
+def _of_logits(logits: np.ndarray, *, one_by_one: bool) -> np.ndarray:
+    """The probabilities that logits stand for: each by itself, or those of the last dimension together."""
+    if one_by_one:
+        return 0.5 * (1.0 + np.tanh(0.5 * logits))
+    values = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return values / values.sum(axis=-1, keepdims=True)
+
+
+@dataclass
+class _Area:
+    """Outputs of one view, apart for the rows of its class and all others.
+
+    Args:
+        view: what the metrics are given.
+        labels: of the metrics whose exact value this is.
+    """
+
+    view: MetricView
+    labels: list[str] = field(default_factory=list)
+    positive: list[np.ndarray] = field(default_factory=list)
+    negative: list[np.ndarray] = field(default_factory=list)
+
+    def add(self, outputs: np.ndarray, truth: np.ndarray) -> None:
+        """Take the outputs for some rows, and which of them are of the class."""
+        values = _ranked(outputs, self.view)
+        truth = truth.reshape(values.shape)
+        self.positive.append(values[truth].astype(np.float32))
+        self.negative.append(values[~truth].astype(np.float32))
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        positive, negative = _packed(self.positive), _packed(self.negative)
+        return {"labels": self.labels, "positive": positive, "negative": negative}
 
 
 @dataclass
@@ -65,8 +95,7 @@ class Detail:
     recipe: Recipe
     units: int
     place: int = 0
-    _positive: list[np.ndarray] = field(default_factory=list)
-    _negative: list[np.ndarray] = field(default_factory=list)
+    _areas: dict[MetricView, _Area] = field(default_factory=dict)
     _counts: dict[tuple[int, int], int] = field(default_factory=dict)
     _curves: CurveCounts | None = None
 
@@ -79,6 +108,8 @@ class Detail:
             raise InvalidArgument("got a float target; allowed: classes")
         if self.kind == CURVES:
             self._curves = CurveCounts(self._facts.num_classes)
+        if self.kind == AUC:
+            self._areas = self._exact_areas()
 
     def add(self, outputs: np.ndarray, targets: np.ndarray) -> None:
         """Take the outputs for some rows, and their stored targets."""
@@ -88,13 +119,10 @@ class Detail:
         if self.kind == CONFUSION:
             self._count(outputs, targets)
             return
-        if (view := self._view()) is not None and view.positive is not None:
-            outputs = _ranked(outputs, view)
-            truth = (targets == view.positive).reshape(outputs.shape)
-        else:
-            truth = self._truth(targets).reshape(outputs.shape)
-        self._positive.append(outputs[truth].astype(np.float32))
-        self._negative.append(outputs[~truth].astype(np.float32))
+        for area in self._areas.values():
+            positive = area.view.positive
+            truth = self._truth(targets, area.view) if positive is None else targets == positive
+            area.add(outputs, truth)
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -103,27 +131,24 @@ class Detail:
         if self.kind == CONFUSION:
             counts = self._counts.items()
             return {"counts": [[*pair, count] for pair, count in sorted(counts)]}
-        return {
-            "positive": _packed(self._positive),
-            "negative": _packed(self._negative),
-        }
+        return {"areas": [area.to_json() for area in self._areas.values()]}
 
     @property
     def _facts(self) -> TargetFacts:
         return self.recipe.targets.each[self.place]
 
-    def _view(self) -> MetricView | None:
-        """What the first metric that has an exact value is given."""
+    def _exact_areas(self) -> dict[MetricView, _Area]:
+        """One for each view of the output that metrics with an exact value are given."""
         output = self.recipe.outputs[self.place]
-        exact = [spec for spec in output.metrics if is_exact(spec)]
-        return view_of(exact[0], output.loss, self._facts, self.units) if exact else None
+        areas: dict[MetricView, _Area] = {}
+        for spec in filter(is_exact, output.metrics):
+            view = view_of(spec, output.loss, self._facts, self.units)
+            areas.setdefault(view, _Area(view)).labels.append(spec.label)
+        return areas
 
-    def _truth(self, targets: np.ndarray) -> np.ndarray:
-        facts = self._facts
-        if facts.kind != "class":
-            return targets != 0
-        if encoding_for(facts, Target.BINARY, self.units) == "onehot":
-            return np.eye(facts.num_classes, dtype=bool)[targets]
+    def _truth(self, targets: np.ndarray, view: MetricView) -> np.ndarray:
+        if view.encoding == "onehot":
+            return np.eye(self._facts.num_classes, dtype=bool)[targets]
         return targets != 0
 
     def _probabilities(self, outputs: np.ndarray) -> np.ndarray:
@@ -139,13 +164,19 @@ class Detail:
 
 
 def _ranked(outputs: np.ndarray, view: MetricView) -> np.ndarray:
-    """Numbers in the order of the probability of the positive class, ``float[rows]``."""
+    """Numbers in the order of the probability of the positive class, ``float[rows]``; else of all outputs."""
+    if view.pair:
+        second = _of_logits(outputs, one_by_one=True) if view.logits else outputs
+        return np.concatenate([1.0 - second, second], axis=1)
+    if view.positive is None:
+        one_by_one = view.binary_loss or outputs.shape[-1] == 1
+        return _of_logits(outputs, one_by_one=one_by_one) if view.logits else outputs
     if outputs.shape[1] == 1:
         return outputs[:, 0] if view.positive == 1 else -outputs[:, 0]
     chosen = outputs[:, view.positive]
     if not view.logits or view.binary_loss:
         return chosen
-    return chosen.astype(np.float64) - outputs[:, 1 - (view.positive or 0)]
+    return chosen.astype(np.float64) - outputs[:, 1 - view.positive]
 
 
 def details_for(kind: str, recipe: Recipe, units: Sequence[int]) -> tuple[Detail | None, ...]:
@@ -162,11 +193,21 @@ def details_for(kind: str, recipe: Recipe, units: Sequence[int]) -> tuple[Detail
     )
 
 
+def _exact_areas(details: Sequence[Any]) -> dict[str, float]:
+    """The exact value of each metric of an output that has one, by its label.
+
+    Args:
+        details: what :meth:`Detail.to_json` gave for each partition.
+    """
+    together = zip(*(detail["areas"] for detail in details), strict=True)
+    return {label: exact_auc(parts) for parts in together for label in parts[0]["labels"]}
+
+
 def exact_auc(details: Sequence[Any]) -> float:
     """The probability that a positive has a higher output than a negative, ties counting half.
 
     Args:
-        details: what :meth:`Detail.to_json` told of each partition.
+        details: the outputs of positives and negatives of each partition.
 
     Returns:
         NaN where there are no positives, or no negatives.
@@ -437,8 +478,9 @@ def _curves(recipe: Recipe, details: Sequence[Any]) -> list[list[Any]]:
 def _with_exact(recipe: Recipe, values: list[float], details: Sequence[Any]) -> list[float]:
     """The metrics, with the exact value of those that have one."""
     specs = [(place, s) for place, o in enumerate(recipe.outputs) for s in o.metrics]
-    exact = {place: exact_auc(details[place]) for place, spec in specs if is_exact(spec)}
+    places = {place for place, spec in specs if is_exact(spec)}
+    exact = {place: _exact_areas(details[place]) for place in places}
     return [
-        exact[place] if is_exact(spec) else value
+        exact[place][spec.label] if is_exact(spec) else value
         for (place, spec), value in zip(specs, values, strict=True)
     ]

@@ -117,11 +117,11 @@ def _viewed(view: MetricView, outputs: Any) -> Any:
     if view.pair:
         second = tf.sigmoid(outputs) if view.logits else outputs
         return tf.concat([1.0 - second, second], axis=1)
-    if view.positive is None:
-        return outputs
     if view.logits:
         one_by_one = view.binary_loss or outputs.shape[-1] == 1
         outputs = tf.sigmoid(outputs) if one_by_one else tf.nn.softmax(outputs)
+    if view.positive is None:
+        return outputs
     if outputs.shape[-1] == 1:
         return outputs if view.positive == 1 else 1.0 - outputs
     return outputs[:, view.positive : view.positive + 1]
