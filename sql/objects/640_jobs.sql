@@ -357,11 +357,21 @@ SELECT j.job_id, cerebro._role_name(j.owner) AS owner, {{ called('j.calls') }} A
        w.place, NULL::timestamptz AS estimated_start, l.message AS error
   FROM cerebro._jobs j
   LEFT JOIN {{ last }} l ON l.job_id = j.job_id
-  LEFT JOIN (SELECT q.job_id, row_number() OVER (ORDER BY b.action IS DISTINCT FROM 'started', q.priority DESC,
-                                                          q.job_id) AS place
-               FROM cerebro.catalog_jobs q
-               LEFT JOIN {{ last }} b ON b.job_id = q.job_id
-              WHERE coalesce(b.action, 'queued') NOT IN {{ ends }} AND NOT q.lock_key = ANY ({{ held }})) w
+  LEFT JOIN (SELECT t.job_id, row_number() OVER (ORDER BY t.priority DESC, t.going + t.place_of_role,
+                                                          t.last_start NULLS FIRST, t.is_new, t.job_id) AS place
+               FROM (SELECT q.job_id, q.priority, b.action IS DISTINCT FROM 'started' AS is_new,
+                            row_number() OVER (PARTITION BY q.owner
+                                               ORDER BY b.action IS DISTINCT FROM 'started', q.priority DESC,
+                                                        q.job_id) AS place_of_role,
+                            coalesce(g.jobs, 0) AS going, z.last_start
+                       FROM cerebro.catalog_jobs q
+                       LEFT JOIN {{ last }} b ON b.job_id = q.job_id
+                       LEFT JOIN (SELECT o.owner, count(*) AS jobs FROM cerebro.catalog_jobs o
+                                   WHERE o.lock_key = ANY ({{ held }}) GROUP BY o.owner) g ON g.owner = q.owner
+                       LEFT JOIN (SELECT x.owner, max(e.logged) AS last_start
+                                    FROM cerebro.catalog_job_events e JOIN cerebro.catalog_jobs x ON x.job_id = e.job_id
+                                   WHERE e.action = 'started' GROUP BY x.owner) z ON z.owner = q.owner
+                      WHERE coalesce(b.action, 'queued') NOT IN {{ ends }} AND NOT q.lock_key = ANY ({{ held }})) t) w
     ON w.job_id = j.job_id
   LEFT JOIN (SELECT DISTINCT ON (e.job_id) e.job_id, e.run_id
                FROM cerebro.catalog_job_events e WHERE e.action = 'run'
