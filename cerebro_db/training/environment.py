@@ -19,7 +19,10 @@ _RESET_PEAK = Path("/proc/self/clear_refs")
 _STATUS = Path("/proc/self/status")
 _CPUINFO = Path("/proc/cpuinfo")
 _PEAK = re.compile(rb"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
-_MODEL = re.compile(rb"^model name\s*:\s*(.+)$", re.MULTILINE)
+_FIELD = re.compile(r"^([^\t:\n]+?)\s*:[ \t]*(.*)$", re.MULTILINE)
+# Of /proc/cpuinfo. A virtual processor may have a name without a model, and fewer instructions than others of that name.
+_DETAILS = ("cpu family", "model", "CPU implementer", "CPU part", "cache size")
+_VECTORS = ("fma", "avx", "amx", "asimd", "sve", "sme_", "bf16")
 
 
 def reset_peak() -> None:
@@ -42,12 +45,16 @@ def peak_mb() -> int:
 
 
 def processor() -> str:
-    """The kind of processor, whose instructions decide which kernels compute."""
+    """The processor: its name, model, cache and vector instructions, by which libraries choose their kernels."""
     try:
-        found = _MODEL.search(_CPUINFO.read_bytes())
+        text = _CPUINFO.read_text(errors="replace")
     except OSError:
-        found = None
-    return found[1].decode() if found else platform.machine()
+        return platform.machine()
+    found = dict(_FIELD.findall(text.split("\n\n", 1)[0]))
+    details = [f"{name} {found[name]}" for name in _DETAILS if found.get(name)]
+    instructions = found.get("flags", found.get("Features", "")).split()
+    vectors = sorted(name for name in instructions if name.startswith(_VECTORS))
+    return f"{found.get('model name', platform.machine())} ({', '.join([*details, *vectors])})"
 
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
