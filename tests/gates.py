@@ -20,6 +20,7 @@ _KEY = 7_130_215
 _MAKE = f"""
 SET LOCAL client_min_messages = warning;
 CREATE TABLE IF NOT EXISTS public.the_gate (epoch int, hops int);
+CREATE TABLE IF NOT EXISTS public.pace_at_the_gate (seconds float8);
 CREATE TABLE IF NOT EXISTS public.passed_the_gate (run_id bigint, hops int);
 CREATE OR REPLACE FUNCTION public.pass_the_gate() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 DECLARE
@@ -38,6 +39,7 @@ BEGIN
     END IF;
     PERFORM pg_sleep(0.01);
   END LOOP;
+  PERFORM pg_sleep(p.seconds) FROM public.pace_at_the_gate p;
   INSERT INTO public.passed_the_gate VALUES (run.run_id, json_array_length(NEW.report::json -> 'hops'));
   RETURN NEW;
 END $$;
@@ -87,6 +89,14 @@ class Gate:
             (epoch, hops),
         )
 
+    def slow_down(self, seconds: float) -> None:
+        """Have each hop take so many seconds more from now on, without use of a processor."""
+        self._run(
+            "BEGIN; DELETE FROM public.pace_at_the_gate; "
+            "INSERT INTO public.pace_at_the_gate SELECT s FROM (VALUES (%s)) v(s) WHERE s > 0; COMMIT",
+            (seconds,),
+        )
+
     def open(self) -> None:
         """Let all through."""
         self._run("DELETE FROM public.the_gate")
@@ -103,7 +113,10 @@ class Gate:
 
     def remove(self) -> None:
         """Open it for good."""
-        self._run("DELETE FROM public.the_gate; DROP EVENT TRIGGER IF EXISTS gates")
+        self._run(
+            "DELETE FROM public.the_gate; DELETE FROM public.pace_at_the_gate; "
+            "DROP EVENT TRIGGER IF EXISTS gates"
+        )
 
     def _run(self, statement: str, values: tuple[Any, ...] | None = None) -> list[tuple[Any, ...]]:
         # In a session of its own: the server may have been restarted, and the test's one be lost.

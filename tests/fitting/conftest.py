@@ -20,6 +20,9 @@ from tests.conftest import FAILED, Sql
 FEATURES, CLASSES, ROWS = 6, 3, 150
 ADAM = "loss='sparse_categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['accuracy']"
 _names = (f"out_{number}" for number in itertools.count(1))
+_TABLES = "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
+# The databases that files share, with the tables that stay in them.
+_shared: dict[str, tuple[Sql, frozenset[str]]] = {}
 
 
 def layer(kind: str, **config: Any) -> dict[str, Any]:
@@ -59,9 +62,22 @@ def bench(cluster: Server, administrator: Any, template: str, blobs: Any) -> Ite
     connection = connected(cluster.dsn(name))
     sql = Sql(connection, cluster.dsn(name))
     _make_tables(sql, blobs)
+    _shared[name] = (sql, frozenset(sql.column(_TABLES)))
     yield sql
+    del _shared[name]
     connection.close()
     drop_database(administrator, name)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tables_of_the_file() -> Iterator[None]:
+    """Tables that a file makes end with it: files share the database, and may use the same names."""
+    yield
+    for sql, kept in _shared.values():
+        made = [name for name in sql.column(_TABLES) if name not in kept]
+        if made:
+            sql.run(f"SET lock_timeout = '60s'; DROP TABLE IF EXISTS {', '.join(made)} CASCADE")
+            sql.run("RESET lock_timeout")
 
 
 @pytest.fixture(autouse=True)

@@ -22,8 +22,9 @@ from tests.fitting.conftest import ADAM, select
 from tests.fitting.test_resume import results
 
 PROGRAM = Path(sys.executable).parent / "cerebro"
-# So many that neither configuration has ended, however far one is ahead of the other, when the last driver begins.
-EPOCHS = 40
+# So many, and each hop so slow, that neither configuration has ended when the last driver begins.
+EPOCHS = 20
+SECONDS = 0.1
 GIVEN = "validation_table := 'val', metrics_compute_frequency := 2, num_workers := 1"
 
 
@@ -49,12 +50,20 @@ _calm: dict[str, list[Any]] = {}
 @pytest.fixture(scope="module")
 def calm(bench: Any) -> list[Any]:
     """What a run leaves to which nobody comes; made once for all files."""
+    rates = [ADAM, ADAM.replace("0.01", "0.003")]
+    select(bench, "direct", [2], rates, ["batch_size=8"])
     if bench.dsn not in _calm:
-        rates = [ADAM, ADAM.replace("0.01", "0.003")]
-        select(bench, "direct", [2], rates, ["batch_size=1, epochs=20"])
         call = f"SELECT cerebro_fit_multiple('packed', 'direct_calm', 'direct', {EPOCHS}, {GIVEN})"
         _calm[bench.dsn] = results(bench, "direct_calm", bench.value(call))
     return _calm[bench.dsn]
+
+
+@pytest.fixture
+def gate(gate: Gate) -> Iterator[Gate]:
+    """A gate at which hops are slow until the test has it otherwise: there is time to look at each."""
+    gate.slow_down(SECONDS)
+    yield gate
+    gate.slow_down(0)
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,7 @@ from tests.fitting.direct import (
     still,
 )
 from tests.fitting.direct import calm as calm
+from tests.fitting.direct import gate as gate
 from tests.fitting.direct import keepers as keepers
 from tests.fitting.direct import worker as worker
 from tests.fitting.test_progress import Background
@@ -153,6 +154,7 @@ def test_an_order_that_is_taken_back_cannot_be_committed(
     canceller.join()
     assert canceller.error is None
     assert record(bench, run_id, place) is None
+    gate.slow_down(0)
     until(lambda: caller.error or not caller.is_alive() or hops_of(bench, run_id) > made)
     caller.join()
     assert caller.error is None
@@ -217,6 +219,7 @@ def test_drivers_die_and_the_next_one_comes_before_or_after_a_hop(
     assert record(bench, run_id, place) is None
     bench.run("SELECT pg_terminate_backend(%s)", (pid_of(bench, run_id),))
     until(lambda: record(bench, run_id, place))
+    gate.slow_down(0)
     caller.join()
     assert caller.error is None
     assert results(bench, "fence_out", run_id) == calm

@@ -26,6 +26,7 @@ from cerebro_db.postgres.direct.session import DirectSession
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from tests.fitting.direct import Worker, hops_of, ordered, paused, status, stuck
 from tests.fitting.direct import calm as calm
+from tests.fitting.direct import gate as gate
 from tests.fitting.direct import keepers as keepers
 from tests.fitting.direct import worker as worker
 from tests.fitting.test_progress import Background
@@ -72,6 +73,7 @@ def test_workers_come_die_and_leave_and_nothing_else_changes(
     assert (code, errors) == (0, "")
     assert "was killed by SIGKILL" in told
     assert "it was asked to leave" in told
+    gate.slow_down(0)
     caller.join()
     assert caller.error is None
     assert results(bench, "direct_out", run_id) == calm
@@ -96,6 +98,7 @@ def test_a_hop_that_nobody_wants_any_more_is_given_up(
         caller = Background(bench.dsn, "SELECT cerebro_resume(%s)", (run_id,))
         until(lambda: ordered(bench, run_id))
     with stuck(bench, gate, run_id, one) as mst_key:
+        gate.slow_down(0)
         bench.run("SELECT cerebro_cancel(%s, %s)", (run_id, mst_key))
         caller.join()
     code, _, errors = other.ended()
@@ -212,6 +215,7 @@ def test_a_table_that_took_the_name_in_mid_run_is_read_by_no_worker(
     shown = "SELECT status FROM cerebro.runs WHERE run_id = %s"
     assert bench.value(shown, (run_id,)) == "failed"
     other("packed")
+    gate.slow_down(0)
     worker(run_id)
     until(lambda: "joining" in status(bench, run_id))
     bench.run("SELECT cerebro_resume(%s)", (run_id,))
