@@ -286,9 +286,11 @@ def test_epochs_that_are_made_again_are_scored_again(
 def test_a_state_that_someone_removed_is_missed_at_once(
     bench: Any, disturbed: Callable[..., Disturbed], has_segments: bool
 ) -> None:
-    run = disturbed()
+    run = disturbed(epoch=4)
+    scored = 2 * PARTITIONS  # hops after which a configuration is scored
     hops = "SELECT count(*) FROM cerebro.hops WHERE run_id = %s AND mst_key = 1"
-    until(bench, hops, (run.run_id,))
+    # A run whose last state were that one would make its hop again.
+    until(bench, f"SELECT ({hops}) >= {scored + PARTITIONS}", (run.run_id,))
     bench.run("SELECT cerebro_pause(%s)", (run.run_id,))
     run.caller.join()
     made = bench.value(hops, (run.run_id,))
@@ -302,7 +304,6 @@ def test_a_state_that_someone_removed_is_missed_at_once(
         (name + "%",),
     )
     place = "segment_key, " if has_segments else ""
-    scored = 2 * PARTITIONS  # hops after which a configuration is scored
     bench.run(
         f"INSERT INTO {table} ({place}mst_key, version, chunk, partition_key, state) "
         f"SELECT {place}mst_key, {made + scored}, 0, 0, state FROM {table} "
