@@ -10,6 +10,7 @@ from cerebro_db.client.methods import PREFIX, all_methods, takes
 from cerebro_db.client.progress import shown_beside
 from cerebro_db.client.run import Run
 from cerebro_db.client.values import Frame, Grid, frame, grids, plain
+from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.sessions.connections import Connections, connections_of
 from cerebro_db.requests import FUNCTIONS
@@ -76,12 +77,15 @@ class Database:
 
         Args:
             model_arch_table: made where there is none.
-            model: a Keras model, or its JSON.
+            model: a Keras model, or its JSON as a text or a dictionary, such as :meth:`mlp` returns.
             name, description: for people.
             with_weights: whether training begins with the weights of the model.
+
+        Raises:
+            InvalidArgument: it is none of these, or is to have weights and is no Keras model.
         """
         given: dict[str, Any] = {"model_arch_table": model_arch_table}
-        given |= {"model_arch": model if isinstance(model, str) else model.to_json()}
+        given |= {"model_arch": _json_of(model)}
         given |= {"name": name or getattr(model, "name", None), "description": description}
         if with_weights:
             given["model_weights"] = _weights(model)
@@ -100,7 +104,7 @@ class Database:
     ) -> Run:
         """Train every configuration of a grid, as ``cerebro_fit_multiple`` does; returns the run.
 
-        ``models`` are Keras models, or their JSON, in place of a table of configurations, which is made and named after
+        ``models`` are Keras models, or their JSON (:meth:`mlp` makes one), in place of a table of configurations, which is made and named after
         the output table where it is not given. ``grid`` has their parameters, each a list of what to try: ``{"loss":
         [...], "metrics": [...], "optimizer": ["Adam", "SGD"], "lr": [0.1, 0.01], "batch_size": [32]}``; or both grids
         as in SQL. ``progress`` says whether a bar is shown meanwhile; by default in terminals and notebooks.
@@ -142,7 +146,7 @@ class Database:
     ) -> Run:
         """Search the best model of a space, as ``cerebro_search`` does; returns the run.
 
-        ``models`` are Keras models, or their JSON, in place of a table of architectures; ``grid`` is as for
+        ``models`` are Keras models, or their JSON (:meth:`mlp` makes one), in place of a table of architectures; ``grid`` is as for
         :meth:`fit_multiple`, where a range is ``[low, high, "log"]``.
         """
         if models:
@@ -244,10 +248,28 @@ def _beside(table: str, suffix: str) -> str:
     return f'{table[:-1]}{suffix}"' if table.endswith('"') else f"{table}{suffix}"
 
 
+def _json_of(model: Any) -> str:
+    """The JSON of a model, or the name of a net."""
+    if isinstance(model, str):
+        return model
+    if isinstance(model, Mapping):
+        return json.dumps(plain(model))
+    if not hasattr(model, "to_json"):
+        raise InvalidArgument(
+            f"model: got {shown(model)}, of type {type(model).__name__}; allowed: a Keras model, or its JSON"
+        )
+    return str(model.to_json())
+
+
 def _weights(model: Any) -> bytes:
     """The weights of a Keras model as ``cerebro_load_model`` reads them."""
     import numpy as np
 
+    if not hasattr(model, "get_weights"):
+        raise InvalidArgument(
+            f"with_weights: got True for a model of type {type(model).__name__}; allowed: for a Keras model",
+            hint="its JSON has no weights; model_weights of cerebro_load_model are their bytes",
+        )
     parts = [_as_float32(np, one).ravel() for one in model.get_weights()]
     return np.concatenate([np.zeros(0, np.float32), *parts]).tobytes()
 

@@ -297,6 +297,27 @@ def test_models_and_a_grid_are_enough(db: Database, fitted: Run) -> None:
         db.fit_multiple("packed", "nowhere", grid=GRID)
 
 
+def test_a_model_is_whatever_has_its_json(db: Database) -> None:
+    net = db.mlp(np.int64(2), np.array([3]), 2)
+    assert isinstance(net, dict)
+    numbers = [db.load_model("as_python", one) for one in (net, json.dumps(net))]
+    (found,) = db.sql("SELECT count(DISTINCT model_arch::text) AS n FROM as_python")["n"]
+    assert (numbers, found) == ([1, 2], 1)
+    with pytest.raises(InvalidArgument, match="model: got 5, of type int; allowed: a Keras model"):
+        db.load_model("as_python", 5)
+    with pytest.raises(InvalidArgument, match="with_weights: got True for a model of type dict"):
+        db.load_model("as_python", net, with_weights=True)
+
+
+def test_numbers_of_numpy_name_runs_and_models(db: Database, fitted: Run) -> None:
+    assert db.run(np.int64(fitted.run_id)).run_id == fitted.run_id
+    assert len(db.runs(np.int32(1))) == 1
+    assert list(db.sql("SELECT %s::float8 + 1 AS x", [np.float32(0.5)])["x"]) == [1.5]
+    assert fitted.model(np.int64(1)).mst_key == 1
+    compared = fitted.compare(np.int64(fitted.run_id)).runs
+    assert [one.run_id for one in compared] == [fitted.run_id] * 2
+
+
 def test_one_model(db: Database) -> None:
     params = "loss='sparse_categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['accuracy']"
     run = db.fit(

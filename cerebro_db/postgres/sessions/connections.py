@@ -101,7 +101,7 @@ class Connections:
             with _translated(), self._ended(connection):
                 cursor = connection.cursor()
                 try:
-                    cursor.execute(sql, tuple(parameters))
+                    cursor.execute(sql, tuple(map(_bound, parameters)))
                     if cursor.description is None:
                         return [], []
                     names = [str(column[0]) for column in cursor.description]
@@ -136,6 +136,12 @@ class Connections:
             raise
         if not begun and not getattr(connection, "autocommit", False):
             connection.commit()
+
+
+def _bound(value: Any) -> Any:
+    """A parameter as drivers know it: numbers of NumPy are numbers, arrays are lists."""
+    is_array = hasattr(value, "tolist") and not isinstance(value, memoryview)
+    return value.tolist() if is_array else value
 
 
 def in_transaction(connection: Any) -> bool:
