@@ -88,7 +88,9 @@ def write_configurations(
     with replaced(session, outputs):
         session.run(libraries.create_selection(name), ())
         summary = name.suffixed(libraries.SELECTION_SUFFIX)
-        session.run(libraries.create_selection_summary(summary), (models, objects))
+        session.run(
+            libraries.create_selection_summary(summary, session.anywhere), (models, objects)
+        )
         session.run(
             f"INSERT INTO {name.sql} ({columns}) "
             "SELECT * FROM unnest(%s::integer[], %s::integer[], %s::text[], %s::text[])",

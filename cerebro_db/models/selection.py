@@ -338,7 +338,7 @@ def _written(
         with replaced(session, _outputs(name, request, models)):
             session.run(libraries.create_selection(name))
             values = (str(models.name), request.object_table)
-            session.run(libraries.create_selection_summary(summary), values)
+            session.run(libraries.create_selection_summary(summary, session.anywhere), values)
     else:
         _check_selection(session, found, models, request.object_table)
     columns = (
@@ -361,7 +361,10 @@ def _check_selection(
     try:
         find(session, str(summary), ROLE)
     except UndefinedTable:
-        session.run(libraries.create_selection_summary(summary), (str(models.name), objects))
+        session.run(
+            libraries.create_selection_summary(summary, session.anywhere),
+            (str(models.name), objects),
+        )
         return
     names = session.run(libraries.selected_architectures(summary))
     if len(names) != 1 or find(session, names[0][0], "model_arch_table").oid != models.oid:

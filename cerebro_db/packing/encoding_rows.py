@@ -69,7 +69,7 @@ def encode(session: Session, request: EncodeRequest, notify: Notify) -> Qualifie
     columns = [*ids, *encoding.names]
     rows = read_as(session, source, columns, "s")
     with columns_named(session, rows, encoding.readings("s")):
-        session.run(_write_rows(outputs.draft(), rows, ids, encoding))
+        session.run(_write_rows(outputs.draft(), rows, ids, encoding, session.anywhere))
     publish(session, outputs)
     return outputs.name
 
@@ -146,16 +146,19 @@ def _of_table(session: Session, text: str | None, role: str) -> tuple[Recorded |
         return None, str(training)
 
 
-def _write_rows(output: QualifiedName, source: str, ids: Sequence[str], encoding: Encoding) -> str:
+def _write_rows(
+    output: QualifiedName, source: str, ids: Sequence[str], encoding: Encoding, anywhere: str
+) -> str:
     """SQL of a table of the features of all rows of a source, each with what names it.
 
     Args:
         source: what stands behind FROM to read it, with the alias ``s``.
+        anywhere: what ends CREATE TABLE.
     """
     listed = ", ".join(f"s.{quote(name)}" for name in ids)
     return (
         f"CREATE TABLE {output.sql} AS SELECT {listed}, "
-        f"{encoding.expression('s')} AS features FROM {source}; "
+        f"{encoding.expression('s')} AS features FROM {source}{anywhere}; "
         f"{ENCODED.comment(output)}"
     )
 

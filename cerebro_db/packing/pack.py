@@ -380,7 +380,7 @@ class _SpreadJob(_Job):
     def _stage(self, sql: SegmentPacking, work: Work) -> None:
         """Copy the source, with a key for each row that shuffles it."""
         source = work.source.name
-        if self._control.run(sql.needs_copy, (source.text,))[0][0]:
+        if self._control.run(sql.needs_staging, (work.source.oid,))[0][0]:
             text, source = sql.copy(source, work.columns)
             self._control.run(as_seen(self._control, text))
         seeds = () if work.seed is None else (work.seed,)

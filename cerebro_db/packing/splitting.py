@@ -22,7 +22,7 @@ _CHOSEN = "pg_temp.cerebro_split"
 _COPY = QualifiedName("pg_temp", "cerebro_split_rows")
 
 
-def choose(source: str, columns: Sequence[str], strata: Sequence[str]) -> str:
+def choose(source: str, columns: Sequence[str], strata: Sequence[str], anywhere: str) -> str:
     """Mark every row that is kept: ``split`` is 1 for training, 0 for testing.
 
     Rows are ordered by stratum, and within it by a hash of what they hold: a row's place depends
@@ -36,6 +36,7 @@ def choose(source: str, columns: Sequence[str], strata: Sequence[str]) -> str:
     Args:
         source: what stands behind FROM to read the table, with the alias ``s``.
         columns, strata: of it.
+        anywhere: what ends CREATE TABLE.
     """
     listed = ", ".join(f"s.{quote(name)} AS c{place}" for place, name in enumerate(columns))
     kept = ", ".join(f"d.c{place}" for place in range(len(columns)))
@@ -54,7 +55,7 @@ def choose(source: str, columns: Sequence[str], strata: Sequence[str]) -> str:
                                                    {_hash(columns)} AS place
                                               FROM {source}) r) a) b
                      WHERE b.kept > b.before) c
-            WINDOW w AS (PARTITION BY c.stratum)) d
+            WINDOW w AS (PARTITION BY c.stratum)) d{anywhere}
     """
 
 
@@ -73,20 +74,23 @@ def is_empty(source: str) -> str:
     return f"SELECT NOT EXISTS (SELECT 1 FROM {source})"
 
 
-def write(output: QualifiedName, columns: Sequence[str], part: int | None, comment: str) -> str:
+def write(
+    output: QualifiedName, columns: Sequence[str], part: int | None, anywhere: str, comment: str
+) -> str:
     """A table of the rows of one part, or of all with a column ``split``, in the order chosen.
 
     Args:
         output: the table.
         columns: of the source.
         part: 1 for the rows to train with, 0 for those to test with; None for all.
+        anywhere: what ends CREATE TABLE.
         comment: the statement that gives the table its comment.
     """
     listed = ", ".join(f"c{place} AS {quote(name)}" for place, name in enumerate(columns))
     mark, where = (", split", "") if part is None else ("", f"WHERE split = {part}")
     return (
         f"CREATE TABLE {output.sql} AS SELECT {listed}{mark} FROM {_CHOSEN} {where} "
-        f"ORDER BY place; {comment}"
+        f"ORDER BY place{anywhere}; {comment}"
     )
 
 
@@ -172,7 +176,7 @@ def _readable(session: Session, source: Relation, columns: Sequence[str]) -> Rel
     if not scanned_elsewhere(session, source.name):
         return source
     listed = ", ".join(map(quote, dict.fromkeys(columns)))
-    copy = f"CREATE TEMPORARY TABLE {_COPY.sql} ON COMMIT DROP AS SELECT {listed} FROM {source.name.sql}"
+    copy = f"CREATE TEMPORARY TABLE {_COPY.sql} ON COMMIT DROP AS SELECT {listed} FROM {source.name.sql}{session.anywhere}"
     session.run(as_seen(session, copy))
     return replace(source, name=_COPY)
 
@@ -227,13 +231,14 @@ def _written(
     train, kept = str(share), str(share + rest)
     # In the order in which the statement has them.
     values = (*(train, kept, kept) * 2, kept, kept, request.seed, request.seed)
-    session.run(choose(read_as(session, source, read, "s"), columns, strata), values)
+    rows = read_as(session, source, read, "s")
+    session.run(choose(rows, columns, strata, session.anywhere), values)
     counts = session.run(COUNTS)[0]
     _check_parts(source, request, *counts[:2])
     for suffix, part in zip(outputs.suffixes, _PARTS[outputs.suffixes], strict=True):
         table = outputs.draft(suffix)
         comment = outputs.kind.comment(table, suffix)
-        session.run(write(table, columns, part, comment))
+        session.run(write(table, columns, part, session.anywhere, comment))
     session.run(FORGET)
     if source.name == _COPY:
         session.run(f"DROP TABLE {_COPY.sql}")

@@ -8,6 +8,7 @@ from typing import Any
 
 from cerebro_db.errors import NotSupported, ReadOnlyTransaction, SerializationFailed
 from cerebro_db.postgres.calls.settings import settings_of
+from cerebro_db.postgres.dialects.choice import DIALECTS, IDENTITY
 from cerebro_db.postgres.dialects.postgresql.dialect import DECIDING_SETTINGS
 from cerebro_db.postgres.names import value_literal
 from cerebro_db.postgres.sessions.errors import StatementFailed, as_raised
@@ -32,10 +33,11 @@ class CallerSession(Session):
     Args:
         plpy: the module that the server hands to PL/Python bodies.
         tick: for who waits for something else than a statement of this session.
+        anywhere: what ends CREATE TABLE on this server.
     """
 
-    def __init__(self, plpy: Any, tick: Tick) -> None:
-        self._plpy, self.tick = plpy, tick
+    def __init__(self, plpy: Any, tick: Tick, anywhere: str = "") -> None:
+        self._plpy, self.tick, self.anywhere = plpy, tick, anywhere
         self.search_path = None
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -116,7 +118,7 @@ def caller_session(
     facts = plpy.execute(_FACTS)[0]
     if writes:
         refuse_read_only(facts["read_only"])
-    session = CallerSession(plpy, tick or plpy.listen)
+    session = CallerSession(plpy, tick or plpy.listen, DIALECTS[facts["dialect"]].anywhere)
     session.caller = settings_of(plpy)
     use_search_path(session, search_path_of(facts, in_callers=True))
     plpy.execute(f"SELECT {', '.join(map(_set, DECIDING_SETTINGS.items()))}")
@@ -204,7 +206,8 @@ PATH_FACTS = f"""
 # What is set here, or by statements of a job for the rest of its transaction.
 _KEPT = (*DECIDING_SETTINGS, "lock_timeout")
 _FACTS = (
-    f"SELECT {PATH_FACTS}, pg_catalog.current_setting('transaction_isolation') AS isolation"
+    f"SELECT {PATH_FACTS}, {IDENTITY} AS dialect, "
+    "pg_catalog.current_setting('transaction_isolation') AS isolation"
 ) + "".join(f", pg_catalog.current_setting('{name}') AS \"{name}\"" for name in _KEPT)
 _RESTORED = "SELECT " + ", ".join(
     f"pg_catalog.set_config('{name}', ${number}, true)" for number, name in enumerate(_KEPT, 1)

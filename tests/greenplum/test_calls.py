@@ -31,10 +31,15 @@ DONE = (
 @pytest.fixture
 def spread(segments: Sql) -> Iterator[Sql]:
     """Rows on several segments."""
-    segments.run("CREATE TABLE spread AS SELECT generate_series(1, 3) AS id DISTRIBUTED BY (id)")
+    segments.run(
+        "CREATE TABLE spread AS SELECT id, id * 2 AS x FROM generate_series(1, 3) id DISTRIBUTED BY (id)"
+    )
     yield segments
     segments.run("ROLLBACK; DROP TABLE spread")
-    segments.run("DROP TABLE IF EXISTS called_after, called_there")
+    made = segments.column(
+        "SELECT relname FROM pg_class WHERE relname LIKE 'called_%' AND relkind = 'r'"
+    )
+    segments.run(f"DROP TABLE IF EXISTS {', '.join(['made', *made])} CASCADE")
 
 
 def test_a_call_within_a_query_that_segments_work_for_is_refused(spread: Sql) -> None:
@@ -56,3 +61,23 @@ def test_a_call_within_a_query_that_segments_work_for_is_refused(spread: Sql) ->
 def test_other_calls_are_done(spread: Sql, query: str) -> None:
     spread.run(query.format(_LOAD.format("there")))
     assert spread.value("SELECT count(*) > 0 FROM called_there")
+
+
+# Of each function that makes tables in the caller's transaction.
+MADE = (
+    "cerebro_train_test_split('spread', 'called_split', 0.5)",
+    "cerebro_train_test_split('spread', 'called_parts', 0.5, separate_output_tables := true)",
+    "cerebro_encode('spread', 'called_packed', 'called_rows', 'id')",
+    "cerebro_load_model('called_models', cerebro_mlp(1, ARRAY[8], 1))",
+    "cerebro_generate_configs('called_models', 'called_configs', ARRAY[1], "
+    "$${'loss': ['mse'], 'optimizer_params_list': [{'optimizer': ['SGD']}]}$$, $${'batch_size': [4]}$$)",
+    "cerebro_gpu_configuration('called_gpus', 'nvidia')",
+)
+
+
+def test_the_server_says_nothing_of_the_tables_that_are_made(spread: Sql) -> None:
+    spread.run("SELECT cerebro_pack_columns('spread', 'called_packed', 'id', 'x')")
+    for call in MADE:
+        del spread.connection.notices[:]
+        spread.run(f"SELECT {call}")
+        assert not [told for told in spread.notices if "DISTRIBUTED" in told], call

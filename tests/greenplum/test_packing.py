@@ -76,6 +76,17 @@ def test_validation_keeps_the_order_and_the_classes(source: Sql) -> None:
     assert len(rows) == 667
 
 
+def test_rows_of_a_replicated_table_are_packed_once(source: Sql) -> None:
+    source.run("SELECT cerebro_pack('source', 'packed', 'y', 'x', 100)")
+    source.run("ALTER TABLE source SET DISTRIBUTED REPLICATED")
+    source.run("SELECT cerebro_pack('source', 'again', 'y', 'x', 100)")
+    assert sorted(_rows(source, "again")) == sorted(_rows(source, "packed"))
+    bad = "UPDATE source SET x = ARRAY[1, 'NaN']::float8[] WHERE id = 500"
+    source.run(f"{bad}; DROP TABLE again, again_summary")
+    with pytest.raises(psycopg2.Error, match=r"^a row of public\.source, y = 'dog': column 'x'"):
+        source.run("SELECT cerebro_pack('source', 'again', 'y', 'x', 100)")
+
+
 def test_fewer_partitions_than_segments(source: Sql) -> None:
     source.run("SELECT cerebro_pack('source', 'packed', 'y', 'x', num_partitions := 2)")
     assert source.column("SELECT DISTINCT partition_key FROM packed ORDER BY 1") == [0, 1]

@@ -53,8 +53,8 @@ def write_configuration(
         found = gpus_of_hosts(control, dialect.hosts, servers, source)
     with replaced(session, outputs):
         session.run(
-            f"CREATE TABLE {output.sql} (hostname text NOT NULL, gpu_descr text NOT NULL); "
-            f"{GPUS.comment(output)}"
+            f"CREATE TABLE {output.sql} (hostname text NOT NULL, gpu_descr text NOT NULL)"
+            f"{session.anywhere}; {GPUS.comment(output)}"
         )
         for row in [(host, line) for host, lines in sorted(found.items()) for line in lines]:
             session.run(f"INSERT INTO {output.sql} VALUES (%s, %s)", row)

@@ -88,9 +88,11 @@ class Session(Ticking):
         tick: as above; also for who waits for something else meanwhile.
         caller: settings of the session for which this one works.
         inserted: rows that its statements have inserted; of a text of several statements, by its last one.
+        anywhere: what ends CREATE TABLE where the caller would see a NOTICE of the server without it.
     """
 
     caller: Mapping[str, str] = MappingProxyType({})
+    anywhere = ""
 
     def __init__(self, dsn: str, application_name: str, tick: Tick = no_tick) -> None:
         self.tick = tick

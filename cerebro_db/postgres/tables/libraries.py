@@ -66,10 +66,14 @@ def create_selection(table: QualifiedName) -> str:
     )
 
 
-def create_selection_summary(table: QualifiedName) -> str:
-    """Beside the configurations: where their models and functions are. Parameters: these two tables."""
+def create_selection_summary(table: QualifiedName, anywhere: str) -> str:
+    """Beside the configurations: where their models and functions are. Parameters: these two tables.
+
+    Args:
+        anywhere: what ends CREATE TABLE.
+    """
     return (
-        f"CREATE TABLE {table.sql} (model_arch_table text NOT NULL, object_table text); "
+        f"CREATE TABLE {table.sql} (model_arch_table text NOT NULL, object_table text){anywhere}; "
         f"{CONFIGURATIONS.comment(table, SELECTION_SUFFIX)}; "
         f"INSERT INTO {table.sql} (model_arch_table, object_table) VALUES (%s, %s)"
     )

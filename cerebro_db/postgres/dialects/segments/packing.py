@@ -10,7 +10,13 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cerebro_db.postgres.dialects.statements.packing import FAULTS_SHOWN, PackingStatements, Scan
+from cerebro_db.postgres.dialects.statements.packing import (
+    FAULTS_SHOWN,
+    NO_ADDRESSES,
+    PackingStatements,
+    Scan,
+    staging_needed,
+)
 from cerebro_db.postgres.names import QualifiedName, quote
 
 # The column by which packed rows are distributed: one value for each segment.
@@ -70,13 +76,11 @@ class SegmentPacking(PackingStatements):
      WHERE k.segment_key = ANY (%s::integer[])
     """
 
-    # Whether rows have no addresses, or not in this table. Parameter: the table's name.
-    needs_copy = """
-    SELECT c.relkind NOT IN ('r', 'm')
-           OR EXISTS (SELECT 1 FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid)
-           OR NOT pg_catalog.has_table_privilege(c.oid, 'SELECT')
-      FROM pg_catalog.pg_class c WHERE c.oid = pg_catalog.to_regclass(%s)
-    """
+    # Each segment has all rows of a replicated table: they have no addresses. Parameter: the oid.
+    needs_staging = staging_needed(
+        f"""{NO_ADDRESSES} OR EXISTS (SELECT 1 FROM pg_catalog.gp_distribution_policy p
+                                       WHERE p.localoid = c.oid AND p.policytype = 'r')"""
+    )
 
     def copy(self, source: QualifiedName, columns: Sequence[str]) -> tuple[str, QualifiedName]:
         """Copy what has no addresses; and the name of the copy."""

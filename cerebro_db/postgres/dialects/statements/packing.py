@@ -23,6 +23,26 @@ UNFINISHED = PACKINGS.text(BUILD_SUFFIX)
 FAULTS_SHOWN = 3
 
 
+# Rows have addresses that we may read only in plain tables, and only with the privilege on the whole
+# table. What settings of the caller decide is read under these.
+NO_ADDRESSES = """
+    c.relkind NOT IN ('r', 'm')
+    OR cerebro._is_seen(c.oid)
+    OR EXISTS (SELECT 1 FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid)
+    OR COALESCE((SELECT a.amname FROM pg_catalog.pg_am a WHERE a.oid = c.relam), 'heap') <> 'heap'
+    OR NOT pg_catalog.has_table_privilege(c.oid, 'SELECT')
+"""
+
+
+def staging_needed(condition: str) -> str:
+    """SQL of whether the rows of a table are copied before they are read by their addresses.
+
+    Args:
+        condition: over the alias ``c`` of its row in pg_class.
+    """
+    return f"SELECT {condition} FROM pg_catalog.pg_class c WHERE c.oid = %s"
+
+
 T = TypeVar("T", bound=Block)
 
 
@@ -123,17 +143,8 @@ class PackingStatements:
         "SET LOCAL enable_seqscan = off"
     )
 
-    # Parameter: the oid. Rows have addresses that we may read only in plain tables, and only
-    # with the privilege on the whole table. What settings of the caller decide is read under these.
-    needs_staging = """
-    SELECT c.relkind NOT IN ('r', 'm')
-           OR cerebro._is_seen(c.oid)
-           OR EXISTS (SELECT 1 FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid)
-           OR COALESCE((SELECT a.amname FROM pg_catalog.pg_am a WHERE a.oid = c.relam), 'heap')
-              <> 'heap'
-           OR NOT pg_catalog.has_table_privilege(c.oid, 'SELECT')
-      FROM pg_catalog.pg_class c WHERE c.oid = %s
-    """
+    # Parameter: the oid.
+    needs_staging = staging_needed(NO_ADDRESSES)
     # Parameters: schema, name.
     blocks = """
     SELECT pg_catalog.pg_relation_size(c.oid)
