@@ -336,6 +336,28 @@ class EncodedInput(Input, frozen=True, kw_only=True):
         """The columns, each with SQL of its features."""
         return self._own.readings(alias)
 
+    def fault(self, value: str) -> str:
+        """SQL of what is wrong with the features; behind ``value`` the place of the first that is too large."""
+        found = super().fault(value)
+        return (
+            f"CASE ({found}) WHEN '{VALUE}' THEN '{VALUE} ' || (SELECT pg_catalog.min(g.i) FROM "
+            f"pg_catalog.generate_subscripts({value}, 1) AS g(i) WHERE NOT {_is_held(f'({value})[g.i]', number(self.divisor))}) "
+            f"ELSE ({found}) END"
+        )
+
+    def refusal(
+        self, fault: str, got: Sequence[int] | None, label: str | None, of: str
+    ) -> tuple[str, str]:
+        """The words behind the name of the input, and the hint: they name the column of a feature."""
+        word, _, place = fault.partition(" ")
+        if word != VALUE or not place.isdecimal():
+            return super().refusal(fault, got, label, of)
+        name = self.column_of(int(place) - 1)
+        return (
+            f"holds a value of the column {name!r} that is too large once it is encoded; allowed: finite float32 numbers",
+            f"such values of {shown_identifier(name)} can be replaced in a view, or such rows left out",
+        )
+
 
 class ImageInput(Input, frozen=True, kw_only=True):
     """An image."""
@@ -452,6 +474,10 @@ def array_fault(value: str, shape: Sequence[int], divisor: str) -> str:
         f"CASE WHEN {value} IS NULL THEN 'null' WHEN {' OR '.join(differs)} THEN 'shape' "
         f"WHEN EXISTS (SELECT 1 FROM unnest({value}) AS e(v) WHERE e.v IS NULL) "
         f"THEN 'element' WHEN EXISTS (SELECT 1 FROM unnest({value}) AS e(v) "
-        f"WHERE NOT pg_catalog.abs(e.v::double precision / {divisor}) < {FLOAT32_LIMIT}) "
-        "THEN 'value' END"
+        f"WHERE NOT {_is_held('e.v::double precision', divisor)}) THEN 'value' END"
     )
+
+
+def _is_held(value: str, divisor: str) -> str:
+    """SQL condition: float32 holds a number that is divided; NULL of NULL."""
+    return f"pg_catalog.abs({value} / {divisor}) < {FLOAT32_LIMIT}"

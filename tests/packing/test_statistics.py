@@ -166,3 +166,15 @@ def test_other_rows_are_named_too(beyond):
     ):
         with pytest.raises(psycopg2.DataError, match="column 'digits': got a value that cannot"):
             beyond.fetch(f"SELECT {call}")
+
+
+def test_a_row_that_is_too_large_once_it_is_encoded_names_its_column(beyond):
+    beyond.fetch("CREATE VIEW near AS SELECT id, y, good, id / 2.0 AS square, fine FROM beyond")
+    beyond.fetch("SELECT cerebro_pack_columns('near', 'near_packed', 'y', 'good, square, fine')")
+    with pytest.raises(
+        psycopg2.DataError, match="a value of the column 'square' that is too large"
+    ) as caught:
+        beyond.fetch("SELECT cerebro_pack_validation('beyond', 'b', 'y', NULL, 'near_packed')")
+    assert caught.value.pgcode == "22000"
+    assert "row 3 of" in str(caught.value)
+    assert "such values of square can be replaced in a view" in caught.value.diag.message_hint
