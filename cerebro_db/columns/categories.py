@@ -11,14 +11,16 @@ from typing import Any, ClassVar, Self
 from msgspec.structs import replace
 
 from cerebro_db.columns.encoded import (
+    INDICATOR,
     MAX_FEATURES,
     EncodedColumn,
-    Survey,
     described_row,
     is_text,
     registered,
 )
 from cerebro_db.columns.numbers import LARGEST
+from cerebro_db.columns.options import Option
+from cerebro_db.columns.surveys import Survey
 from cerebro_db.columns.values import Column, Values
 from cerebro_db.errors import InvalidData
 from cerebro_db.postgres.names import literal, quote
@@ -134,6 +136,11 @@ class Categorical(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
     def is_fitted(self) -> bool:
         """True once there are categories."""
         return bool(self.categories)
+
+    @property
+    def categories_listed(self) -> int:
+        """The number of categories."""
+        return len(self.categories)
 
     @property
     def meaning(self) -> object:
@@ -274,6 +281,7 @@ class OneHot(Categorical, frozen=True, omit_defaults=False, eq=False):
     """A number for each category: 1 for that of the row, 0 for all others; all 0 where it is none of them."""
 
     method: ClassVar[str] = "onehot"
+    options: ClassVar[tuple[Option, ...]] = (INDICATOR,)
 
     @property
     def width(self) -> int:

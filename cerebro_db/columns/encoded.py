@@ -5,20 +5,23 @@ which columns it takes, which aggregates of the training rows it needs and what 
 its features. The same object is what packing records, so that the same SQL makes the same features of a raw row when
 new rows are packed, encoded or predicted, years later. Nothing outside of the class asks which kind a column is of.
 
-A survey of a table goes: ``planned`` for each column; ``facts``, of all columns in one statement; ``measured`` with
-their values; ``refinements``, aggregates that need these, in one more statement; ``refined`` with their values.
+What a kind wants to know of the training rows it says in ``fitting``, see ``surveys``. Most kinds need two rounds:
+``facts``, and ``measured`` with their values; ``refinements``, aggregates that need these, and ``refined``.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from msgspec import convert
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
+from cerebro_db.columns import options
+from cerebro_db.columns.options import Option, Word
+from cerebro_db.columns.surveys import Aggregates, Fitting, Survey
 from cerebro_db.columns.values import Column, Values
 from cerebro_db.errors import CerebroError, InvalidData
 from cerebro_db.postgres.names import quote
@@ -133,25 +136,8 @@ class Statistics(Wire, frozen=True, omit_defaults=False):
             raise ValueError(self)
 
 
-class Survey(Protocol):
-    """The training rows, while their columns are measured.
-
-    Attributes:
-        table: what stands behind FROM, with the alias ``s``.
-        max_categories: most categories of a column.
-        min_coverage: least share of the values that these have.
-        notify: is told what a user should know.
-        target: SQL over ``s`` of the first target, a number or a class, for kinds that depend on it.
-    """
-
-    table: str
-    target: str
-    max_categories: int
-    min_coverage: float
-    notify: Callable[[str], None]
-
-    def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Rows of a statement about the training rows."""
+# Whether there is an indicator of missing values; by default where the training rows have such.
+INDICATOR = Word("indicator", ("missing", "no_missing"))
 
 
 class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
@@ -162,6 +148,8 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
         argument: the argument of ``cerebro_pack_columns`` that may name it for all columns; empty where only
             ``encodings`` can.
         takes: values that it can be made of.
+        options: that users may write behind the name of the kind.
+        sorts: how many of its facts sort the values.
         part: the input that its features are part of: several kinds may make several inputs.
         name: of the column.
         type: SQL type in the training source.
@@ -169,14 +157,19 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
         has_missing: whether values were missing there, so that there is an indicator of it.
         statistics: of the training rows; None where an earlier version has recorded none.
         form: of the type that the column has in the table at hand.
+        indicator: whether there shall be an indicator of missing values, ``missing`` or ``no_missing``; empty to
+            have one where such are.
+        why: what made ``auto`` choose it, in a few words.
     """
 
     method: ClassVar[str]
     argument: ClassVar[str] = ""
     takes: ClassVar[tuple[Values, ...]] = tuple(Values)
+    options: ClassVar[tuple[Option, ...]] = ()
+    sorts: ClassVar[int] = 0
     part: ClassVar[str] = FEATURES
-    beside: ClassVar[frozenset[str]] = frozenset({"statistics", "form"})
-    unrecorded: ClassVar[frozenset[str]] = frozenset({"form"})
+    beside: ClassVar[frozenset[str]] = frozenset({"statistics", "form", "indicator", "why"})
+    unrecorded: ClassVar[frozenset[str]] = frozenset({"form", "indicator"})
 
     name: str
     type: str
@@ -184,6 +177,8 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
     has_missing: bool = False
     statistics: Statistics | None = None
     form: str = ""
+    indicator: str = ""
+    why: str = ""
 
     def __post_init__(self) -> None:
         if not is_text(self.name) or not is_text(self.type) or self.kind not in self.takes:
@@ -195,6 +190,22 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
         """The encoding of a column that it takes, before any row is read."""
         assert column.values is not None
         return cls(column.name, column.type, column.values, form=column.form)
+
+    def with_options(self, given: Mapping[str, Any]) -> Self:
+        """The encoding with the options that a user has written.
+
+        Args:
+            given: values by the names of the options.
+        """
+        return replace(self, **given)
+
+    @property
+    def written(self) -> str:
+        """The kind and its options as a user writes them, as far as they decide about features."""
+        listed = [one for one in self.options if one.field not in self.unrecorded]
+        usual = {one.name: one.default for one in fields(type(self))}
+        values = {one.field: getattr(self, one.field) for one in listed}
+        return options.written(self.method, listed, values, usual)
 
     def collated(self, collation: tuple[str, ...]) -> Self:
         """The encoding of a column whose collation takes texts for equal that are not the same.
@@ -217,8 +228,42 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
         """True once all is known that features need."""
         return True
 
+    def may_become(self, other: EncodedColumn) -> bool:
+        """True if the survey of rows might make another encoding of it, by another kind."""
+        return False
+
+    @property
+    def categories_listed(self) -> int:
+        """How many categories it has of those that ``max_categories`` limits."""
+        return 0
+
     # -- the survey of the training rows -----------------------------------------------------------
-    def facts(self) -> list[str]:
+    def fitting(self, survey: Survey) -> Fitting:
+        """Yield what has to be known of the training rows, and return the encoding that follows from it."""
+        known, *facts = yield Aggregates(self.facts(), self.sorts)
+        column = self.counted(survey, known).measured(survey, known, facts)
+        wanted = column.refinements()
+        return column.refined((yield Aggregates(wanted))) if wanted else column
+
+    def counted(self, survey: Survey, known: int) -> Self:
+        """The encoding that knows how many values are missing.
+
+        Args:
+            known: rows that have a value.
+
+        Raises:
+            InvalidData: there is none.
+        """
+        if not known:
+            raise InvalidData(
+                f"column {self.name!r}: got no value in {survey.rows} rows; allowed: at least one value",
+                hint="leave the column out",
+            )
+        missing = survey.rows - known
+        has_missing = self.indicator == "missing" or (missing > 0 and not self.indicator)
+        return replace(self, has_missing=has_missing, statistics=Statistics(survey.rows, missing))
+
+    def facts(self) -> Sequence[str]:
         """Aggregates over the alias ``s``: how many rows have a value, and what else ``measured`` takes."""
         raise NotImplementedError
 
@@ -231,7 +276,7 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
         """
         raise NotImplementedError
 
-    def refinements(self) -> list[str]:
+    def refinements(self) -> Sequence[str]:
         """Aggregates over the alias ``s`` that need what was measured; none where that is all."""
         return []
 
@@ -273,7 +318,8 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
 
     def to_fields(self) -> dict[str, Any]:
         """The fields of the recorded JSON."""
-        return {"method": self.method, **super().to_fields()}
+        found = {"method": self.method, **super().to_fields()}
+        return found if self.why else {name: found[name] for name in found if name != "why"}
 
     def described(self, position: int) -> Iterator[dict[str, Any]]:
         """Rows for readers: one for each feature, and for each code of a category.
@@ -287,7 +333,13 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
             yield self._common() | self._missing_row(position + self.width - 1)
 
     def _common(self) -> dict[str, Any]:
-        return {"column_name": self.name, "column_type": self.type, "encoding": self.method}
+        more = {"input": self.part}
+        return {
+            "column_name": self.name,
+            "column_type": self.type,
+            "encoding": self.written,
+            **more,
+        }
 
     def _described(self, position: int) -> Iterator[dict[str, Any]]:
         yield described_row(position, self.name)
@@ -372,6 +424,18 @@ class Encoding(Recorded, frozen=True, omit_defaults=False, eq=False):
         return replace(self, columns=tuple(one for one in self.columns if one.part == name))
 
     @property
+    def pieces(self) -> list[Piece]:
+        """The columns in the order of their features: input by input."""
+        found = []
+        for part in self.parts:
+            first = 0
+            for column in self.columns:
+                if column.part == part:
+                    found.append(Piece(part, first, column))
+                    first += column.width
+        return found
+
+    @property
     def width(self) -> int:
         """Number of features of a row."""
         return sum(column.width for column in self.columns)
@@ -392,24 +456,35 @@ class Encoding(Recorded, frozen=True, omit_defaults=False, eq=False):
         Args:
             place: of the feature, from 0.
         """
-        ends = itertools.accumulate(column.width for column in self.columns)
-        pairs = zip(self.columns, ends, strict=True)
-        return next(column.name for column, end in pairs if place < end)
+        ends = itertools.accumulate(piece.column.width for piece in self.pieces)
+        pairs = zip(self.pieces, ends, strict=True)
+        return next(piece.column.name for piece, end in pairs if place < end)
 
     def expression(self, alias: str) -> str:
-        """SQL over ``alias``: all features of a row, ``double precision[]``, never NULL."""
-        return _array([sql for column in self.columns for sql in column.features(alias)])
+        """SQL over ``alias``: all features of a row, ``double precision[]``, never NULL; input after input."""
+        return _array([sql for piece in self.pieces for sql in piece.column.features(alias)])
 
     def readings(self, alias: str) -> list[tuple[str, str]]:
         """The name of each column, and SQL of its features."""
         return [(column.name, _array(column.features(alias))) for column in self.columns]
 
     def described(self) -> Iterator[dict[str, Any]]:
-        """Rows for readers, of all columns."""
-        position = 1
-        for column in self.columns:
-            yield from column.described(position)
-            position += column.width
+        """Rows for readers, of all columns; positions count from 1 in each input."""
+        for piece in self.pieces:
+            yield from piece.column.described(piece.first + 1)
+
+
+class Piece(NamedTuple):
+    """The features of a column in an input.
+
+    Attributes:
+        part: the input.
+        first: place of the first one there, from 0.
+    """
+
+    part: str
+    first: int
+    column: EncodedColumn
 
 
 def _array(features: Sequence[str]) -> str:

@@ -8,7 +8,9 @@ from typing import Any, ClassVar, Self
 
 from msgspec.structs import replace
 
-from cerebro_db.columns.encoded import EncodedColumn, Survey, described_row, registered
+from cerebro_db.columns.encoded import INDICATOR, EncodedColumn, described_row, registered
+from cerebro_db.columns.options import Option
+from cerebro_db.columns.surveys import Survey
 from cerebro_db.columns.values import Column, Values, all_whole
 from cerebro_db.errors import InvalidData
 
@@ -48,6 +50,7 @@ class Numeric(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
 
     argument: ClassVar[str] = "numbers"
     takes: ClassVar[tuple[Values, ...]] = (Values.NUMBER, Values.BOOLEAN, Values.TIME)
+    options: ClassVar[tuple[Option, ...]] = (INDICATOR,)
     beside: ClassVar[frozenset[str]] = EncodedColumn.beside | _WHILE_MADE
     unrecorded: ClassVar[frozenset[str]] = EncodedColumn.unrecorded | _WHILE_MADE
     # Whether it scales, so that a column that is the same everywhere becomes 0.
@@ -68,8 +71,16 @@ class Numeric(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
 
     @property
     def filled(self) -> float:
-        """Feature that replaces a missing number."""
-        return (self.fill - self.center) / self.scale
+        """First feature of a missing number."""
+        return self.features_of(self.fill)[0]
+
+    def features_of(self, value: float) -> list[float]:
+        """The features of a number, but for the indicator."""
+        return [(value - self.center) / self.scale]
+
+    def scaled(self, value: str) -> list[str]:
+        """SQL of the same, of SQL of a number that is finite."""
+        return [f"({value} - {number(self.center)}) / {number(self.scale)}"]
 
     @classmethod
     def planned(cls, column: Column) -> Self:
@@ -120,14 +131,16 @@ class Numeric(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
 
     @property
     def width(self) -> int:
-        """The number, and the indicator of missing ones."""
-        return 1 + self.has_missing
+        """The features of the number, and the indicator of missing ones."""
+        return len(self.features_of(self.fill)) + self.has_missing
 
     def features(self, alias: str) -> list[str]:
-        """SQL of the scaled number, and of the indicator."""
+        """SQL of the features of the number, and of the indicator."""
         finite = self.is_finite(alias)
-        value = f"({self.value(alias)} - {number(self.center)}) / {number(self.scale)}"
-        found = [f"CASE WHEN {finite} THEN {value} ELSE {number(self.filled)} END"]
+        pairs = zip(self.scaled(self.value(alias)), self.features_of(self.fill), strict=True)
+        found = [
+            f"CASE WHEN {finite} THEN {sql} ELSE {number(filled)} END" for sql, filled in pairs
+        ]
         if self.has_missing:
             found.append(f"CASE WHEN {finite} THEN 0 ELSE 1 END")
         return found
@@ -275,6 +288,23 @@ class Plain(Numeric, frozen=True, omit_defaults=False, eq=False):
         )
 
 
+@registered
+class Log1p(Standardize, frozen=True, omit_defaults=False, eq=False):
+    """The logarithm of a number, ``sign(x) ln(1 + |x|)``, standardized."""
+
+    method: ClassVar[str] = "log1p"
+
+    @classmethod
+    def planned(cls, column: Column) -> Self:
+        """The encoding whose numbers are still to be found; logarithms are not whole."""
+        return replace(super().planned(column), is_whole=False, may_be_whole=False)
+
+    def value(self, alias: str) -> str:
+        """SQL of the logarithm."""
+        value = super().value(alias)
+        return f"(pg_catalog.sign({value}) * pg_catalog.ln(1 + pg_catalog.abs({value})))"
+
+
 def is_constant(low: float, high: float) -> bool:
     """True if values are the same everywhere, but for the last digit of double precision."""
     return high / 2 - low / 2 <= _LAST_DIGITS / 2 * math.ulp(max(abs(low), abs(high)))
@@ -283,3 +313,19 @@ def is_constant(low: float, high: float) -> bool:
 def number(value: float) -> str:
     """A number as SQL."""
     return f"({value!r}::double precision)"
+
+
+def stepped(value: str, edges: Sequence[float], leaves: Sequence[str]) -> str:
+    """SQL that finds by halving between which edges a number lies.
+
+    Args:
+        value: SQL of the number.
+        edges: sorted, each part of what follows it.
+        leaves: SQL of what is before, between and behind them: one more.
+    """
+    if not edges:
+        return leaves[0]
+    middle = len(edges) // 2
+    low = stepped(value, edges[:middle], leaves[: middle + 1])
+    high = stepped(value, edges[middle + 1 :], leaves[middle + 1 :])
+    return f"CASE WHEN {value} < {edges[middle]!r} THEN {low} ELSE {high} END"

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from cerebro_db.columns.categories import Categorical
 from cerebro_db.columns.encoded import (
     METHODS,
     EncodedColumn,
@@ -26,6 +25,7 @@ from cerebro_db.columns.image_reading import require_pillow
 from cerebro_db.columns.images import ImageEncoding, ImageFormat, image_encoding
 from cerebro_db.columns.inputs import ROLE, Input, encoded_inputs, image_input, input_of
 from cerebro_db.columns.numbers import Plain
+from cerebro_db.columns.options import Call, read_options, usage
 from cerebro_db.columns.values import Column, Values
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
@@ -164,9 +164,8 @@ class Columns(Features[PackColumnsRequest, Encoding]):
         recorded, name = known.encoding, known.name
         if not isinstance(recorded, Encoding):
             raise self._made_otherwise(known)
-        usual, most = request.function.defaults, 0
-        for one in recorded.columns:
-            most = max(most, len(one.categories) if isinstance(one, Categorical) else 0)
+        usual = request.function.defaults
+        most = max(one.categories_listed for one in recorded.columns)
         if request.max_categories != usual["max_categories"] and most > request.max_categories:
             raise InvalidArgument(
                 f"max_categories: got {request.max_categories}; allowed with {ENCODING_OF}: at least {most}, "
@@ -177,10 +176,10 @@ class Columns(Features[PackColumnsRequest, Encoding]):
         names = ", ".join(map(exactly, recorded.names))
         wanted = _plan(replace(request, excluded=None), source, names, taken[:1])
         for one, other in zip(recorded.columns, wanted.columns, strict=True):
-            if one.method != other.method:
+            if one.written != other.written and not other.may_become(one):
                 raise InvalidArgument(
-                    f"numbers, categories, encodings: got {other.method!r} for the column {one.name!r}; "
-                    f"allowed with {ENCODING_OF}: {one.method!r}, as {name} has it",
+                    f"numbers, categories, encodings: got {other.written!r} for the column {one.name!r}; "
+                    f"allowed with {ENCODING_OF}: {one.written!r}, as {name} has it",
                     hint=f"leave these arguments out where {ENCODING_OF} is given",
                 )
 
@@ -433,8 +432,10 @@ def _planned(column: Column, own: object, request: PackColumnsRequest) -> Encode
         return _method(role, own, methods(column.values)).planned(column)
     if column.values is Values.BOOLEAN:  # 0 and 1 unless someone wants it otherwise
         return Plain.planned(column)
-    is_category = column.values is Values.CATEGORY
-    return METHODS[str(request.categories if is_category else request.numbers)].planned(column)
+    argument = "categories" if column.values is Values.CATEGORY else "numbers"
+    return _method(argument, getattr(request, argument), methods_of_argument(argument)).planned(
+        column
+    )
 
 
 def _unsuitable(column: Column, role: str) -> WrongObjectType:
@@ -445,12 +446,36 @@ def _unsuitable(column: Column, role: str) -> WrongObjectType:
     )
 
 
-def _method(role: str, value: object, allowed: Sequence[str]) -> type[EncodedColumn]:
-    if not isinstance(value, str) or value not in allowed:
+class _Method(NamedTuple):
+    """A kind of column, and the options that a user has given it."""
+
+    kind: type[EncodedColumn]
+    options: Mapping[str, Any]
+
+    def planned(self, column: Column) -> EncodedColumn:
+        """The encoding of a column."""
+        return self.kind.planned(column).with_options(self.options)
+
+
+def _method(role: str, value: object, allowed: Sequence[str]) -> _Method:
+    """The kind that a text names, with its options.
+
+    Raises:
+        InvalidArgument: there is no such kind, or it has no such options.
+    """
+    call = Call.of(value) if isinstance(value, str) else Call("", ())
+    if call.name not in allowed:
         got = "NULL" if value is None else shown(value)
-        near = nearest(value[:80], allowed) if isinstance(value, str) else None
+        near = nearest(call.name[:80], allowed) if call.name else None
         raise InvalidArgument(
             f"{role}: got {got}; allowed: {', '.join(allowed)}",
             hint=near if near and near.startswith("Did") else None,
         )
-    return METHODS[value]
+    kind = METHODS[call.name]
+    given = read_options(kind.options, call.values)
+    if given is None:
+        raise InvalidArgument(
+            f"{role}: got {shown(value)}; allowed: {usage(call.name, kind.options)}",
+            hint="what is in parentheses may be left out" if kind.options else None,
+        )
+    return _Method(kind, given)

@@ -222,9 +222,10 @@ class _Job:
         read = Read.plain(table)
         if work.earlier is None:
             assert isinstance(request, PackColumnsRequest)
-            control, target = self._control, work.targets[0].value("s")
-            notify = self._host.notice
-            fitter = Fitter(control, work.source.name, table, target, request, notify)
+            target, notify = work.targets[0].column, self._host.notice
+            fitter = Fitter(
+                self._control, work.source.name, table, work.columns, target, request, notify
+            )
             return self._with_statistics(work, read, fitter.fitted(plan))
         return self._compared(work, work.earlier, read, plan)
 

@@ -143,7 +143,7 @@ def readable_encoding(work: Work) -> tuple[str, list[str]]:
 _FEATURE_COLUMNS = (
     "position integer, feature text, column_name text, column_type text, encoding text, "
     "category text, code integer, center double precision, scale double precision, "
-    "fill double precision"
+    "fill double precision, input text"
 )
 
 

@@ -122,12 +122,36 @@ def test_categories_are_one_hot(people):
     assert np.array_equal(found[:, :4], [[city == name for name in names] for city in cities])
     assert np.array_equal(found[:, 4:], [[m == "high", m == "low"] for m in moods])
     assert table(people)[1:] == [
-        (2, "city = Bern", "city", "text", "onehot", "Bern", None, None, None, None),
-        (3, "city = oslo", "city", "text", "onehot", "oslo", None, None, None, None),
-        (4, "city = rome", "city", "text", "onehot", "rome", None, None, None, None),
-        (5, "city is missing", "city", "text", "missing", None, None, None, None, None),
-        (6, "mood = high", "mood", "public.mood", "onehot", "high", None, None, None, None),
-        (7, "mood = low", "mood", "public.mood", "onehot", "low", None, None, None, None),
+        (2, "city = Bern", "city", "text", "onehot", "Bern", None, None, None, None, "features"),
+        (3, "city = oslo", "city", "text", "onehot", "oslo", None, None, None, None, "features"),
+        (4, "city = rome", "city", "text", "onehot", "rome", None, None, None, None, "features"),
+        (5, "city is missing", "city", "text", "missing", None, None, None, None, None, "features"),
+        (
+            6,
+            "mood = high",
+            "mood",
+            "public.mood",
+            "onehot",
+            "high",
+            None,
+            None,
+            None,
+            None,
+            "features",
+        ),
+        (
+            7,
+            "mood = low",
+            "mood",
+            "public.mood",
+            "onehot",
+            "low",
+            None,
+            None,
+            None,
+            None,
+            "features",
+        ),
     ]
 
 
