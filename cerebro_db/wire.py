@@ -1,7 +1,7 @@
 """JSON between driver, trainers, workers and catalog: each message is a struct, declared once, checked when it is read.
 
 A struct derives from :class:`Wire`, or from one of its kinds; ``encode`` writes it and ``decode`` reads it back. What
-is read may be anything: a row that somebody has changed, a message of another version. What is wrong is told with its
+is read may be anything: a row that somebody has changed, a message of another version. What is wrong is reported with its
 path, what was got, and what is allowed; unknown fields are left out, so that a later version may add some.
 """
 
@@ -95,19 +95,19 @@ def _not_ours(error: Exception, given: Any, what: str, hint: str) -> CerebroErro
 
 def _fault(message: str, given: Any) -> tuple[str, str, str]:
     """Path of what is wrong, what is allowed there, and what there is."""
-    told, _, place = message.partition(" - at `$")
+    text, _, place = message.partition(" - at `$")
     path = place.rstrip("`")
-    missing = re.search(r"missing required field `([^`]*)`", told)
+    missing = re.search(r"missing required field `([^`]*)`", text)
     if missing:
         return f"{path}.{missing[1]}", "a value, which must be given", "nothing"
-    return path, _allowed(told), _shown(_at(given, path))
+    return path, _allowed(text), _shown(_at(given, path))
 
 
-def _allowed(told: str) -> str:
+def _allowed(text: str) -> str:
     """The first part of a message of msgspec, in words."""
-    expected = re.match(r"Expected (.*?)(?:, got .*)?$", told)
+    expected = re.match(r"Expected (.*?)(?:, got .*)?$", text)
     if expected is None:
-        return next((word for name, word in _FAULTS if name in told), f"another value ({told})")
+        return next((word for name, word in _FAULTS if name in text), f"another value ({text})")
     words = expected[1]
     for name, word in _WORDS:
         words = words.replace(f"`{name}`", word)

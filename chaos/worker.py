@@ -7,7 +7,7 @@ network namespace, from which "cerebro worker" reaches it, as a role that is a m
 run is left alone first. Then the same run is begun again and again; its worker is killed with SIGKILL at a random
 moment and started anew, until all kills are made; last, its network is cut without a word. Every run must end,
 with the states, weights, metrics and hops of the calm one. The exit status is 1 where anything deviates. Where
-namespaces cannot be made nothing is tried, and the reason is told.
+namespaces cannot be made nothing is tried, and the reason is printed.
 
 With --server segments the server is the cluster that CEREBRO_GREENPLUM_DSN names, as whose superuser both work. There
 is no namespace, and no network to cut.
@@ -271,11 +271,11 @@ class Trial:
 
     def _outcome(self, driver: subprocess.Popen[str], output: str) -> Outcome:
         """Outcome of a run, once its driver has ended."""
-        told, _ = driver.communicate(timeout=_RUN_SECONDS)
+        output_text, _ = driver.communicate(timeout=_RUN_SECONDS)
         job = self._job(output)
         run_id = self._run_id(output)
         if driver.returncode:
-            self._tally.deviations.append(f"{output}: {told.strip().splitlines()[-1]}")
+            self._tally.deviations.append(f"{output}: {output_text.strip().splitlines()[-1]}")
         self._tally.deviations += [
             f"{output}: {one}" for one in miscounted(self._server, job, run_id)
         ]

@@ -133,7 +133,7 @@ def plan_epoch(
 
     The schedule has one worker per partition. A free worker takes, of the configurations that are
     free and have not visited its partition, the one with the longest remaining work; equal ones
-    are told apart by random numbers. So workers that are pinned to partitions seldom want the
+    are distinguished by random numbers. So workers that are pinned to partitions seldom want the
     same configuration at the same time, and long configurations do not come last.
 
     Args:

@@ -35,7 +35,7 @@ from cerebro_db.postgres.sessions.session import POLL_SECONDS, Session
 from cerebro_db.protocol import HandedBack, answer_of
 from cerebro_db.wire import encode
 
-# Between looks for workers that join, or that have gone; answers are told of.
+# Between looks for workers that join, or that have gone; answers are notified.
 _LOOK_SECONDS = 0.5
 _MOST_TEXT = 1000
 # In a row; then a worker is sent away.
@@ -85,7 +85,7 @@ class DirectWorkers(WorkerSessions):
     Args:
         resources: of the run.
         count: how many sessions; the numbers of direct workers begin with it.
-        notify: is told of workers that come and go.
+        notify: gets notices of workers that come and go.
     """
 
     def __init__(self, resources: RunResources, count: int, notify: Callable[[str], None]) -> None:
@@ -329,7 +329,7 @@ def make_executor(
         resources: of the run.
         count: how many sessions.
         strategy: of the run.
-        notify: is told of workers that come and go.
+        notify: gets notices of workers that come and go.
     """
     if strategy.takes_joining_workers:
         return DirectWorkers(resources, count, notify)

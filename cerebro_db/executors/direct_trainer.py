@@ -28,12 +28,12 @@ class TrainerFailed(CerebroError):
     """Error of a trainer that could not make a hop.
 
     Args:
-        told: message, SQLSTATE and hint.
+        failure: message, SQLSTATE and hint.
     """
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        super().__init__(told["message"], told["hint"])
-        self.sqlstate = told["sqlstate"]
+    def __init__(self, failure: dict[str, Any]) -> None:
+        super().__init__(failure["message"], failure["hint"])
+        self.sqlstate = failure["sqlstate"]
 
 
 @dataclass(frozen=True)

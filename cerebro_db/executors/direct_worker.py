@@ -174,7 +174,7 @@ class DirectWorker:
             if standing.dismissed is not None:
                 raise WrongRunStatus(
                     f"the driver of run {run.run_id} has sent this worker away: {standing.dismissed}",
-                    hint="cerebro.direct_workers shows it; what failed is told above",
+                    hint="cerebro.direct_workers shows it; what failed is reported above",
                 )
             if standing.told is not None and not standing.is_ready:
                 cache_bytes = self._prepare(session, run, standing, trainer)
@@ -215,16 +215,16 @@ class DirectWorker:
             WrongRunStatus: it would give other results.
         """
         options = self._options
-        told: dict[str, Any] = json.loads(standing.told or "{}")
-        settings = dict(Fields(told).texts("settings")) | _OF_THIS_MACHINE
-        cache_bytes = Fields(told).integer("cache_bytes", 0)
+        given: dict[str, Any] = json.loads(standing.told or "{}")
+        settings = dict(Fields(given).texts("settings")) | _OF_THIS_MACHINE
+        cache_bytes = Fields(given).integer("cache_bytes", 0)
         if options.memory_mb is not None:
             settings["max_worker_mb"] = str(options.memory_mb)
             cache_bytes = min(cache_bytes, options.memory_mb * 2**20 // 2)
         if options.cache_mb is not None:
             cache_bytes = options.cache_mb * 2**20
         threads = self._threads(run)
-        told |= {
+        given |= {
             "threads": threads, "use_gpus": options.use_gpus, "places": {}, "settings": settings,
             "cache_bytes": cache_bytes, "keeps_errors": False,
         }  # fmt: skip
@@ -233,7 +233,7 @@ class DirectWorker:
             _check_function(name, known)
         network = json.dumps({"trainer_network": settings.get("trainer_network", "off")})
         facts = trainer.prepare(
-            json.dumps(told), threads, options.use_gpus, json.dumps(known), network
+            json.dumps(given), threads, options.use_gpus, json.dumps(known), network
         )
         if not options.any_machine:
             _check_same(run.run_id, standing.manifest, facts)

@@ -13,7 +13,7 @@ from cerebro_db.training.peers.updates import explicit_momentum
 
 
 class _Chosen(NamedTuple):
-    """Number of groups of a configuration, and the momentum that its optimizer is told."""
+    """Number of groups of a configuration, and the momentum that its optimizer gets."""
 
     groups: int
     momentum: float | None

@@ -35,7 +35,7 @@ def worker_task(
         cache_bytes: of decoded partitions that it may keep.
         settings: of the database. Whether there is a network the catalog tells, too.
         places: of each segment among those that share the GPUs of a host.
-        keeps_errors: whether a hop that fails is told of, in place of an error of its statement.
+        keeps_errors: whether a hop that fails is reported in its row, in place of an error of its statement.
         functions: whether it must know of registered ones. The catalog tells it of these, not we:
             a task can be anybody's.
         peers: whether it exchanges gradients with trainers of other hosts. Where these may be the catalog

@@ -61,7 +61,7 @@ def execute(session: BlockingSession, sql: str, what: str) -> None:
     """Executes one or more statements; ``what`` names them where they fail.
 
     Raises:
-        MissingPrerequisite: the statements told what an installation lacks.
+        MissingPrerequisite: the statements have reported what an installation lacks.
         InstallationFailed: any other error of the server.
     """
     rows(session, sql, what)

@@ -134,7 +134,7 @@ def _libraries(wanted: list[Requirement]) -> Finding:
 def _tensorflow(wanted: list[Requirement]) -> Finding:
     for extra in _TENSORFLOW:
         if not _lacking(wanted, extra):
-            versions = ", ".join(_told(one) for one in _of_extra(wanted, extra))
+            versions = ", ".join(_shown_requirement(one) for one in _of_extra(wanted, extra))
             return Finding("TensorFlow", "ok", f"{versions} (extra {extra})")
     advice = _install(f"{DISTRIBUTION}[cpu]") + " (or [gpu])"
     return Finding("TensorFlow", "missing", "none", advice)
@@ -145,7 +145,9 @@ def _extra(wanted: list[Requirement], extra: str, purpose: str) -> Finding:
     if lacking:
         value = f"not there: {', '.join(lacking)}; for {purpose}"
         return Finding(name, "optional", value, _install(*lacking))
-    return Finding(name, "ok", ", ".join(_told(one) for one in _of_extra(wanted, extra)))
+    return Finding(
+        name, "ok", ", ".join(_shown_requirement(one) for one in _of_extra(wanted, extra))
+    )
 
 
 def _of_extra(wanted: list[Requirement], extra: str) -> list[Requirement]:
@@ -175,7 +177,7 @@ def _version(wanted: Requirement) -> str | None:
         return None
 
 
-def _told(wanted: Requirement) -> str:
+def _shown_requirement(wanted: Requirement) -> str:
     return f"{wanted.name} {_version(wanted)}"
 
 
@@ -310,7 +312,7 @@ def _schedules(dsn: str) -> Iterator[Finding]:
     advice = {
         "daemon": "start the program cerebro daemon (docs/jobs.md has a unit for systemd)",
         "crontab": "look into the crontab or the systemd timer: cerebro schedule --print writes the line",
-        "pg_cron": "look at what is told of pg_cron here, and at cron.job_run_details",
+        "pg_cron": "look at the lines about pg_cron here, and at cron.job_run_details",
     }
     with transaction(dsn) as connection:
         found = rows(connection, queries.OVERDUE, "the schedules")

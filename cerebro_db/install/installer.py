@@ -117,18 +117,18 @@ def verify(dsn: str, script: Script) -> InstallReport:
         versions = rows(connection, queries.LIBRARY_VERSIONS, "the versions in a trainer")
         libraries = {str(name): str(value) for name, value in versions}
         limits = rows(connection, queries.SURROUNDINGS, "the limits of a trainer")
-        told = [str(warning) for _, _, warning in limits if warning]
+        warned = [str(warning) for _, _, warning in limits if warning]
         ask = partial(rows, connection)
         ((dialect,),) = ask(f"SELECT {IDENTITY}", "the dialect")
         hosts = dialect_of(0, str(dialect)).hosts
         segments = hosts.check_versions(ask, {"Cerebro-DB": version, **libraries})
         execute(connection, script.render("finish/020_earlier_schemas.sql"), "the search_path")
-        told += warnings.texts
+        warned += warnings.texts
         ((settings,),) = ask(queries.SETTINGS, "the settings")
-        told += hosts.warnings(ask, segments, sql_string(str(settings)))
+        warned += hosts.warnings(ask, segments, sql_string(str(settings)))
         connection.run("ROLLBACK")
     known = {str(name): str(value) for name, value, _ in limits}
-    return InstallReport(version, script.functions(), libraries, known, segments, tuple(told))
+    return InstallReport(version, script.functions(), libraries, known, segments, tuple(warned))
 
 
 def uninstall(dsn: str, force: bool = False) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ def script_of(
 
 def installed_script(connection: BlockingSession, otherwise: Script) -> Script:
     """The script of an installation with the paths that it has."""
-    known = _told(connection)
+    known = _installation(connection)
     if not known:
         return otherwise
     return Script(known["interpreter"], known["package"], known["directory"])
@@ -74,19 +74,19 @@ def installed_script(connection: BlockingSession, otherwise: Script) -> Script:
 
 def installed_version(connection: BlockingSession) -> str | None:
     """Version that has made the functions of a database; None where they do not have it, as those of 0.1.0."""
-    return _told(connection).get("version")
+    return _installation(connection).get("version")
 
 
 def _known(dsn: str) -> tuple[Mapping[str, str], bool]:
     """Arguments of the relay's ``Installation``, and whether MADlib's names are there."""
     with transaction(dsn) as connection:
         ((has_madlib,),) = rows(connection, queries.HAS_MADLIB, "the schema madlib")
-        return _told(connection), bool(has_madlib)
+        return _installation(connection), bool(has_madlib)
 
 
-def _told(connection: BlockingSession) -> Mapping[str, str]:
+def _installation(connection: BlockingSession) -> Mapping[str, str]:
     """Arguments of the relay's ``Installation`` in a database; empty where there is none."""
     bodies = rows(connection, queries.BODY, "the installation")
     found = _TOLD.search(str(bodies[0][0])) if bodies else None
-    told = ast.literal_eval(found[1]) if found else {}
-    return {name: str(value) for name, value in told.items()}
+    found_facts = ast.literal_eval(found[1]) if found else {}
+    return {name: str(value) for name, value in found_facts.items()}

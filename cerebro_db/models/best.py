@@ -127,9 +127,9 @@ def without_values(spec: SearchSpec, trials: Sequence[TrialRow]) -> str:
     kinds = Counter(_kind(one) for one in trials)
     if kinds.keys() <= {"open"}:
         return "no trial has been measured yet"
-    told = [f"{kinds[kind]} {words}" for kind, words in _KINDS.items() if kinds[kind]]
+    counts = [f"{kinds[kind]} {words}" for kind, words in _KINDS.items() if kinds[kind]]
     return f"no trial has a value of {spec.objectives[0].monitor}: " + (
-        ", ".join(told) or "there are none"
+        ", ".join(counts) or "there are none"
     )
 
 

@@ -69,7 +69,7 @@ def load_model(session: Session, pool: SessionPool, request: LoadRequest) -> int
     else:
         request = _with_activations(session, _filled(session, request, data))
         check_architecture(request.model_arch or "", limits_of(session))
-    _target(session, request)  # a wrong name is told before TensorFlow is loaded
+    _target(session, request)  # a wrong name is refused before TensorFlow is loaded
     with control_session(pool, None) as worker:
         if named:
             request = _of_net(worker, request, data)

@@ -145,7 +145,7 @@ class Origin:
     Attributes:
         columns: names and types of columns beside ``mst_key``, that only registered models have.
         values: of these columns.
-        keys: what ``mst_key`` is told as, where it is another number there.
+        keys: what ``mst_key`` is shown as, where it is another number there.
     """
 
     columns: tuple[str, ...] = ()

@@ -99,12 +99,12 @@ def _configuration(session: Session, run_id: int, mst_key: int) -> dict[str, Any
     return {"mst_key": mst_key}  # of an earlier run, kept by a warm start
 
 
-def _rows(session: Session, oid: int, told: str | None) -> int | None:
+def _rows(session: Session, oid: int, mark: str | None) -> int | None:
     """Rows of a packed table; None where it is no longer what the run has read."""
     try:
         with session.attempt():
             packed = packed_of(session, oid, "source_table")
-            same = fingerprint(session, packed, told) == told
+            same = fingerprint(session, packed, mark) == mark
     except CerebroError:  # dropped since, or no longer to be read
         return None
     return packed.rows if same else None

@@ -175,7 +175,7 @@ class Suiting:
     def is_needed(self, rows: Sequence[ConfigurationText]) -> bool:
         """True if some rows are about layers that only some of the models have.
 
-        What suits no model is a mistake, which is told as one.
+        What suits no model is a mistake, which is refused.
         """
         about = {
             (row.model_id, row.compile_params)
@@ -250,7 +250,7 @@ class Suiting:
                 with_frozen(self._configs[model_id], parse_freeze(value, "freeze"))
         except InvalidArchitecture:
             return False
-        except InvalidArgument:  # it is told when the parameters are parsed
+        except InvalidArgument:  # it is refused when the parameters are parsed
             return True
         return True
 

@@ -158,12 +158,12 @@ def _measured(
         state = "COMPLETE"  # of several objectives Optuna knows no pruned trials
     if state == "COMPLETE" and not has_values:
         state = "FAIL"
-    told = {
+    known = {
         "mst_key": trial.mst_key, "model_id": trial.model_id, "bracket": trial.bracket,
         "rung": trial.rung, "status": trial.status, "compile_params": trial.compile_params,
         "fit_params": trial.fit_params, "reason": trial.reason,
     }  # fmt: skip
-    attributes = {name: value for name, value in told.items() if value not in (None, "")}
+    attributes = {name: value for name, value in known.items() if value not in (None, "")}
     return Measured(
         trial.parameters,
         trial.objectives if state == "COMPLETE" else (),

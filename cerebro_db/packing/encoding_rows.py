@@ -32,7 +32,7 @@ _FUNCTION = (
 )
 # The comment of such a function.
 _COMMENT = "Cerebro-DB: the features of a row"
-# What decides how values are told as texts, how texts are read, and what names mean.
+# What decides how values are written as texts, how texts are read, and what names mean.
 _DECIDING = (
     "search_path", "standard_conforming_strings", "extra_float_digits", "DateStyle", "IntervalStyle",
     "TimeZone",
@@ -50,7 +50,7 @@ def encode(session: Session, request: EncodeRequest, notify: Notify) -> Qualifie
     Args:
         session: in a transaction; knows where the names are looked for.
         request: what to encode.
-        notify: is told of settings that may make other features.
+        notify: gets notices of settings that may make other features.
 
     Raises:
         WrongObjectType: the training table has no encoding.
@@ -80,7 +80,7 @@ def create_encoder(session: Session, request: EncoderRequest, notify: Notify) ->
     Args:
         session: in a transaction; knows where the names are looked for.
         request: which encoding, of which rows.
-        notify: is told of settings that may make other features.
+        notify: gets notices of settings that may make other features.
 
     Raises:
         WrongObjectType: the training table has no encoding.

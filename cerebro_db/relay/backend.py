@@ -252,7 +252,7 @@ class deferred:
 
     _hook = None  # of the server, while it is taken away
     _statement = None  # in which it was
-    _told = False  # whether somebody has heard of the interrupt already
+    _is_known = False  # whether the interrupt has been reported already
 
     def __enter__(self) -> None:
         self._mine = False
@@ -262,7 +262,7 @@ class deferred:
         self._mine = deferred._hook is None or deferred._statement != statement
         if self._mine:
             found = hook.value or deferred._hook
-            deferred._hook, deferred._statement, deferred._told = found, statement, False
+            deferred._hook, deferred._statement, deferred._is_known = found, statement, False
             hook.value = None
 
     def __exit__(self, *error: Any) -> None:
@@ -315,8 +315,8 @@ def _raise_pending() -> None:
     """Raise an interrupt that is there as KeyboardInterrupt: a cancel once, the end of this process always."""
     if deferred._hook is None:
         return
-    if is_ending() or (_flag("QueryCancelPending").value and not deferred._told):
-        deferred._told = True
+    if is_ending() or (_flag("QueryCancelPending").value and not deferred._is_known):
+        deferred._is_known = True
         raise KeyboardInterrupt
 
 

@@ -46,7 +46,7 @@ class Relay:
         self._trainers: Dict[Any, Process] = {}  # by the owner of the trainer
         self._rows: List[Tuple[Any, Any]] = []  # names and data, until a batch of them is there
         self._plans: Dict[Any, Any] = {}  # of the server, by text and types
-        # JSON of the registered functions, and of settings for peers, as the catalog has told.
+        # JSON of the registered functions, and of settings for peers, as the catalog has them.
         self._functions = self._network = None
 
     # -- calls -------------------------------------------------------------------
@@ -98,7 +98,7 @@ class Relay:
             token: of the work under way, None before it begins.
             waits: whether to wait for the answer. Otherwise the trainer may still be at earlier
                 rows; an error of it comes with a later one, or with the end of the aggregate. Where
-                the statement ends before, nobody is told.
+                the statement ends before, nobody is notified.
             arguments: of the row.
             like: as above.
 
@@ -143,11 +143,11 @@ class Relay:
         if kind != PREPARE:
             return None
         try:
-            told = dict(json.loads(task or "{}"))
+            given = dict(json.loads(task or "{}"))
         except (TypeError, ValueError, RecursionError):  # the trainer refuses it
             return None
-        threads = told.get("threads")
-        return None if threads is None else [threads, bool(told.get("use_gpus"))]
+        threads = given.get("threads")
+        return None if threads is None else [threads, bool(given.get("use_gpus"))]
 
     def know(self, functions: Any) -> None:
         """Remember what is registered, as JSON, for the trainers of this process."""
@@ -210,7 +210,7 @@ class Relay:
     def _exchange(self, trainer: Process, call: Dict[str, Any]) -> Any:
         """Send a call, and wait for the answer if there is to be one; an interrupted one ends the trainer."""
         statement = backend.statement_began()
-        # The error of a row that waited for no answer is told in its own statement, or never.
+        # The error of a row that waited for no answer is raised in its own statement, or never.
         call["begins"] = call["begins"] or statement != trainer.last_asked_in
         trainer.asked_in = trainer.last_asked_in = statement
         try:
@@ -331,13 +331,13 @@ class Relay:
 class _Interrupts(object):
     """Interrupts of a call while its driver works.
 
-    The driver is told of the first one and answers within some seconds, or is ended by force. An
+    The driver is notified of the first one and answers within some seconds, or is ended by force. An
     interrupt that ends this process itself is acted on at once.
 
     Args:
         driver: connection to it.
         listen: raises an interrupt that is there.
-        services: keep the errors that the driver is told of.
+        services: keep the errors that the driver is notified of.
         end: ends the driver and raises the error of the call, which is described.
     """
 
@@ -362,7 +362,7 @@ class _Interrupts(object):
     def came(self, error: BaseException) -> None:
         """Handle an interrupt: the driver is notified, unless it knows of one already."""
         if self._first is None:
-            self._begin(self._services.told(error))
+            self._begin(self._services.described(error))
             self._send()
 
     def is_known(self, described: Dict[str, Any]) -> None:

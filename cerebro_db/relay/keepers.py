@@ -100,7 +100,7 @@ class Process(Connection):
         kind: driver or trainer.
         pid: of the process.
         like: settings that it has made for the rest of its life, None before.
-        knows: what the catalog has told it, as JSON: registered functions, and where peers may be.
+        knows: what the catalog has for it, as JSON: registered functions, and where peers may be.
         again: name and arguments of the call that goes on where this process ends.
         asked_in: the statement of the call that is under way.
         last_asked_in: that of the last call.
@@ -379,4 +379,4 @@ def _last_line(path: str) -> str:
             lines = [line.strip() for line in file if line.strip()]
     except OSError:
         lines = []
-    return lines[-1] if lines else "it has told nothing"
+    return lines[-1] if lines else "it has printed nothing"

@@ -23,7 +23,7 @@ class Services:
         plans: prepared statements of this server process, which later calls use again.
 
     Attributes:
-        errors: of the server that a process has been told.
+        errors: of the server that a process has been sent.
         interrupts: of the driver that is served; None for a trainer, which has none of its own.
     """
 
@@ -37,12 +37,12 @@ class Services:
         """Do what a message of a process asks for, and answer where an answer is awaited."""
         if "notice" in message:
             try:
-                with backend.held():  # a cancel request is told as one by the next look for it
+                with backend.held():  # the next look for a cancel request finds it
                     self._plpy.notice(message["notice"])
             except (self._plpy.Error, self._plpy.SPIError) as error:
                 # Elsewhere the server acts on one while it sends.
                 if self.interrupts is None:
-                    process.send({"cancel": self.told(error)})
+                    process.send({"cancel": self.described(error)})
                 else:
                     self.interrupts.came(error)
         elif "execute" in message:
@@ -63,12 +63,12 @@ class Services:
                 answer: Dict[str, Any] = work(given)
             return answer
         except (self._plpy.Error, self._plpy.SPIError) as error:
-            failed = self.told(error)
+            failed = self.described(error)
             if self.interrupts is not None and failed["sqlstate"] == CANCELLED:
                 self.interrupts.is_known(failed)
             return {"failed": failed}
 
-    def told(self, error: BaseException) -> Dict[str, Any]:
+    def described(self, error: BaseException) -> Dict[str, Any]:
         """Describe an error of the server for a message, with a number by which it can be raised here."""
         self.errors.append(error)
         return dict(described(error), number=len(self.errors) - 1)

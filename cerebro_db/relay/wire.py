@@ -30,8 +30,8 @@ class Closed(Exception):
 
 def is_ours(sock: socket.socket) -> bool:
     """True if the other end of a local socket is a process of this very user."""
-    told = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return bool(_CREDENTIALS.unpack(told)[1] == os.geteuid())
+    peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return bool(_CREDENTIALS.unpack(peer)[1] == os.geteuid())
 
 
 def send(sock: socket.socket, message: Any) -> None:
@@ -82,7 +82,7 @@ def received(receive: Any) -> Any:
     """The next message.
 
     Args:
-        receive: returns so many bytes of the connection as it is told.
+        receive: returns as many bytes of the connection as are wanted.
 
     Raises:
         Closed: the other side is gone.

@@ -407,8 +407,8 @@ class PackImagesRequest(PackingRequest):
     """Packs a column of images of type bytea for training. image_format: encoded for JPEG and PNG, which are
     resized to image_shape (height, width, channels); raw for images of that shape, one byte a value. Every
     value is divided by normalizing_const. Makes output_table and <output_table>_summary, which records how, for
-    validation tables and predictions. on_error: stop at an image that cannot be read, or ignore its row, which
-    is told. encoding_of: a packed table or models, whose images, classes and normalizing constant hold here,
+    validation tables and predictions. on_error: stop at an image that cannot be read, or ignore its row, with
+    a NOTICE. encoding_of: a packed table or models, whose images, classes and normalizing constant hold here,
     too; image_shape may then be NULL.
 
     Attributes:

@@ -81,7 +81,7 @@ class Drive:
         limits: of this driver.
         notify: gets a line an epoch.
         decider: decides which configurations the run has.
-        registered: is told the run_id.
+        registered: gets the run_id.
     """
 
     def __init__(
@@ -424,7 +424,7 @@ def fit_multiple(
         request: what to train.
         notify: gets a line an epoch.
         decider: decides which configurations the run has while it goes on.
-        registered: is told the run_id as soon as this driver drives it.
+        registered: gets the run_id as soon as this driver drives it.
 
     Raises:
         CerebroError: the request is wrong, and nothing was started; or the run stopped, and can
@@ -495,7 +495,7 @@ def resume(
         limits: of this driver.
         notify: gets a line an epoch.
         decider: decides which configurations the run has while it goes on.
-        registered: is told the run_id as soon as this driver drives it.
+        registered: gets the run_id as soon as this driver drives it.
 
     Raises:
         UndefinedRun: the caller has no such run.

@@ -65,7 +65,7 @@ class Loop:
         catalog: what is written down.
         decisions: which configurations the run has.
         requests: of others.
-        report: what the caller is told.
+        report: what the caller gets as notices.
         files: what TensorBoard shows.
         clock: seconds that only grow.
         first: what was asked for before anything is done.

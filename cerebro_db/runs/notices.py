@@ -17,7 +17,7 @@ class RunNotices:
     """Collects what the line of an epoch says.
 
     Args:
-        state: of the run; of epochs that are complete now nothing is told any more.
+        state: of the run; of epochs that are complete now there are no notices any more.
         notify: takes a line.
         clock: seconds that only grow.
         seconds_before: that earlier drivers spent.
@@ -33,10 +33,10 @@ class RunNotices:
         self._state, self.notify, self._clock = state, notify, clock
         self._dataset = VALIDATION if VALIDATION in state.spec.scored else TRAINING
         self._seconds_before, self._began = seconds_before, clock()
-        self._rows = self._told = 0
+        self._rows = self._reported = 0
         self._scores: dict[int, list[Measures]] = {}
         while self._is_next():
-            self._told += 1
+            self._reported += 1
 
     @property
     def _goal(self) -> str:
@@ -79,14 +79,14 @@ class RunNotices:
     def epochs(self) -> None:
         """Report each complete epoch that has not been reported."""
         while self._is_next():
-            self._told += 1
+            self._reported += 1
             spent = self._clock() - self._began
             speed = self._rows / spent if spent > 0 else 0.0
             # Later ones of a search may come to the same epoch.
             so_far = " so far" if self._state.spec.is_open else ""
             self.notify(
-                f"epoch {self._told} of {self._last}: {self._state.trained[self._told]} "
-                f"configurations{so_far}, {self.elapsed:.1f} s, {speed:,.0f} rows/s{self._best(self._told)}"
+                f"epoch {self._reported} of {self._last}: {self._state.trained[self._reported]} "
+                f"configurations{so_far}, {self.elapsed:.1f} s, {speed:,.0f} rows/s{self._best(self._reported)}"
             )
 
     @property
@@ -94,7 +94,7 @@ class RunNotices:
         return max([self._state.spec.epochs, *(one.budget for one in self._state.tracks.values())])
 
     def _is_next(self) -> bool:
-        following = self._told + 1
+        following = self._reported + 1
         return self._state.trained[following] > 0 and self._state.is_epoch_complete(following)
 
     def _best(self, epoch: int) -> str:

@@ -87,7 +87,7 @@ def promote_if_better(
     them was trained with, they are scored on the raw rows that it was packed from, each by its own encoding.
 
     Args:
-        host: of the call; is told of raw rows.
+        host: of the call; gets notices of raw rows.
         run_id: a finished run.
         model: with the alias, such as ``model:digits@champion``.
         mst_key: which model of the run; None for the best one.
@@ -114,7 +114,7 @@ def promote_if_better(
             rivals.append(_one_model(control, str(reference.at(before)), None))
         test = _validation(control, run, validation_table)
         compared = _compared(host, control, rivals, test)
-        told: dict[str, Any] = {
+        result: dict[str, Any] = {
             "alias": reference.alias,
             "validation": compared.rows,
             "scores": _finite_values(compared.winner),
@@ -124,9 +124,9 @@ def promote_if_better(
             goal = _goal(control, run.run_id, key)
             if not _is_better(goal, compared.winner, compared.champion):
                 return None
-            told["champion"] = {"version": before, "scores": _finite_values(compared.champion)}
+            result["champion"] = {"version": before, "scores": _finite_values(compared.champion)}
         with transaction(control):
-            return _promoted(control, run, key, reference, before, told)
+            return _promoted(control, run, key, reference, before, result)
 
 
 @dataclass(frozen=True)
@@ -308,10 +308,10 @@ def _promoted(
     mst_key: int,
     reference: ModelReference,
     before: int | None,
-    told: dict[str, Any],
+    result: dict[str, Any],
 ) -> int:
     request = RegisterRequest(run.run_id, mst_key, reference.name)
-    version = register(session, request, told)
+    version = register(session, request, result)
     # That has locked the model: nobody else gives its aliases away now.
     if _champion(session, reference) != before:
         raise SerializationFailed(

@@ -21,7 +21,7 @@ def reserved(session: Session, setup: RunSetup, notify: Callable[[str], None]) -
     Args:
         session: of the driver; it holds the lock, which ends with it.
         setup: of the run.
-        notify: is told what else was dropped.
+        notify: gets notices of what else was dropped.
 
     Raises:
         DuplicateTable: another run has just made them, or what is there does not give way.

@@ -190,9 +190,9 @@ def _task(configuration: Configuration, setup: RunSetup, earlier: ModelTable) ->
         configuration.compile_text,
         configuration.fit_text,
     )
-    told = {"format": "state", "shape": list(shapes[0]), "divisor": 1.0}
+    given = {"format": "state", "shape": list(shapes[0]), "divisor": 1.0}
     ranks = {"ranks": [0] * len(earlier.targets.each)}
-    return json.dumps(recipe(model, replace(earlier, input_shapes=shapes)) | told | ranks)
+    return json.dumps(recipe(model, replace(earlier, input_shapes=shapes)) | given | ranks)
 
 
 def _another_model(

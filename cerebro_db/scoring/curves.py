@@ -50,7 +50,7 @@ def curves(
         {
             "target": table.dependent_varnames[place],
             "classes": ["NULL" if one is None else one for one in values[place]],
-            **told,
+            **curve,
         }
-        for place, told in found
+        for place, curve in found
     ]

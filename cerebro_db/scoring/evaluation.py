@@ -94,7 +94,7 @@ def evaluate(host: JobHost, request: ScoringRequest) -> list[Score]:
     """Score models on a packed table or on raw rows, and write the scores into a new table.
 
     Args:
-        host: of the call; is told of fewer workers.
+        host: of the call; gets notices of fewer workers.
         request: what to score.
 
     Raises:
@@ -117,7 +117,7 @@ def scores_on(
     """Score models on a packed table.
 
     Args:
-        host: of the call; is told of fewer workers.
+        host: of the call; gets notices of fewer workers.
         control: a session, which holds the slots of the workers.
         table: of the models.
         test: packed like the table that they were trained on, which is not checked here.
@@ -405,7 +405,7 @@ def confusion_matrix(host: JobHost, request: ScoringRequest) -> QualifiedName:
     """Count rows by class and predicted class; returns the table's name.
 
     Args:
-        host: of the call; is told of fewer workers.
+        host: of the call; gets notices of fewer workers.
         request: as for an evaluation.
 
     Raises:

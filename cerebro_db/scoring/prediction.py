@@ -104,7 +104,7 @@ def predict(host: JobHost, request: PredictionRequest) -> QualifiedName:
     """Make a table of predictions, or nothing at all; returns its name.
 
     Args:
-        host: of the call; is told of ids that several rows have.
+        host: of the call; gets notices of ids that several rows have.
         request: what to predict.
 
     Raises:
@@ -252,7 +252,7 @@ def predict_byom(host: JobHost, request: ByomRequest) -> QualifiedName:
     """Make a table of predictions, or nothing at all; returns its name.
 
     Args:
-        host: of the call; is told of ids that several rows have.
+        host: of the call; gets notices of ids that several rows have.
         request: what to predict.
 
     Raises:

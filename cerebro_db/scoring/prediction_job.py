@@ -109,7 +109,7 @@ class Job(ABC):
     """One call, all of whose statements are of one snapshot.
 
     Args:
-        host: of the call; is told of ids that several rows have, and of fewer workers.
+        host: of the call; gets notices of ids that several rows have, and of fewer workers.
         control: a session; its transaction gives the output its name.
     """
 
@@ -180,8 +180,8 @@ class Job(ABC):
             listed = ", ".join(names)
             self._notify(
                 f"id_col: {rows} rows of {source.table.name} share {ids} value"
-                f"{'' if ids == 1 else 's'} of {listed}, so that their predictions cannot be told "
-                "apart"
+                f"{'' if ids == 1 else 's'} of {listed}, so that their predictions cannot be "
+                "distinguished"
             )
         return int(total)
 
@@ -193,8 +193,8 @@ class Job(ABC):
 
     def _tell_left_out(self, work: Work, found: Sequence[Any]) -> None:
         """Tell of rows whose images cannot be read."""
-        if isinstance(work.source, Rows) and (told := work.source.left_out(found)):
-            self._notify(told)
+        if isinstance(work.source, Rows) and (notice := work.source.left_out(found)):
+            self._notify(notice)
 
     def _report_rounding(self, work: Work, sessions: Sequence[Session]) -> None:
         """Report the values that float32 does not hold."""

@@ -89,7 +89,7 @@ def packed_rows(
     """Raw rows as a packed table that is there as long as this lasts.
 
     Args:
-        host: of the call; is told of rows that are left out.
+        host: of the call; gets notices of rows that are left out.
         control: a session of it, in no transaction.
         models: whose encoding and classes are used.
         rows: to be packed.
@@ -124,8 +124,8 @@ def same_rows(
                 output = QualifiedName(base.schema, f"{base.name}_{place}")
                 found.append(_packed(host, control, models, copy, output))
             except CerebroError as error:
-                told = _ADDRESS.sub("", error.message.replace(str(base), str(rows.table.name)))
-                error.message = f"{name_of(models)} cannot see the rows: {told}"
+                text = _ADDRESS.sub("", error.message.replace(str(base), str(rows.table.name)))
+                error.message = f"{name_of(models)} cannot see the rows: {text}"
                 raise
         yield found
 

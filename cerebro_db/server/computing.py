@@ -40,7 +40,7 @@ def compute(plpy: Any, work: Callable[[Tick], R]) -> R:
         work: gets a tick, to be called now and then; an exception of it ends the work.
 
     Raises:
-        CerebroError: of the work; what Keras and TensorFlow raise there is told by its cause.
+        CerebroError: of the work; what Keras and TensorFlow raise there becomes its cause.
     """
     try:
         return work(plpy.listen)

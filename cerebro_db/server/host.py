@@ -50,7 +50,7 @@ class Waiting:
     def __init__(self) -> None:
         self._next_look = 0.0
         self._since: float | None = None
-        self._told = False
+        self._has_notified = False
 
     def tells(self, sessions: Iterable[Session]) -> bool:
         """True if a session has waited for so long that the caller is to be notified."""
@@ -59,12 +59,12 @@ class Waiting:
             return False
         self._next_look = now + _QUEUE_LOOK_SECONDS
         if not any(_is_queued(session.pid) for session in sessions):
-            self._since, self._told = None, False
+            self._since, self._has_notified = None, False
             return False
         self._since = self._since or now
-        if self._told or now - self._since < _PATIENCE:
+        if self._has_notified or now - self._since < _PATIENCE:
             return False
-        self._told = True
+        self._has_notified = True
         return True
 
 
@@ -268,7 +268,7 @@ def _asking_pool(
     plpy: Any, gd: dict[str, Any], facts: dict[str, Any], dialect: PostgreSQL
 ) -> SessionPool:
     """The pool of sessions where this session must not read tables: one that is connected is asked how
-    to connect. Only where nobody can connect without being told, this session has to look."""
+    to connect. Only where nobody can connect without settings, this session has to look."""
     facts["worker_dsn"] = gd.get(_WORKER_DSN_KEY)
     pool = _pool(gd, _dsn(facts), dialect)
     if _WORKER_DSN_KEY not in gd:

@@ -49,7 +49,7 @@ _LOOK_SECONDS = 0.5
 # may be restarted; a driver does not wait for it beyond that, as whoever starts the server has jobs go on.
 _FIRST_PAUSE, _LONGEST_PAUSE, _PATIENCE = 0.5, 5.0, 180.0
 _RESTART_SECONDS = 2.0
-# What is told of one that was stopped: by itself, and by the system where nobody listens.
+# The message of one that was stopped: by itself, and by the system where nobody listens.
 _STOPPED = ("is shutting down", "Connection refused", "No such file or directory")
 # While workers, or connections, are all in use.
 _CROWDED_PAUSE, _CROWDED_SECONDS = 2.0, 3600.0
@@ -61,7 +61,7 @@ class Surroundings:
 
     Attributes:
         pool: sessions of the role that submitted it.
-        driver: hears what is told.
+        driver: gets each line.
     """
 
     pool: SessionPool
@@ -77,7 +77,7 @@ class Surroundings:
 
     def notice(self, message: str) -> None:
         """Write a line into the log of the job."""
-        self.driver.told(message)
+        self.driver.say(message)
 
 
 def session_of(search_path: CallerPath, settings: SessionSettings) -> dict[str, Any]:
@@ -88,18 +88,18 @@ def session_of(search_path: CallerPath, settings: SessionSettings) -> dict[str, 
     return {"search_path": path, "settings": dict(settings)}
 
 
-def _path_of(told: Mapping[str, Any]) -> CallerPath:
-    path = told.get("search_path", "")
+def _path_of(given: Mapping[str, Any]) -> CallerPath:
+    path = given.get("search_path", "")
     if isinstance(path, str):
         return path
     schemas, first, temporary = path
     return SearchPath(tuple(schemas), first, temporary)
 
 
-def _settings_of(told: Mapping[str, Any]) -> SessionSettings:
-    if "settings" in told:
-        return dict(told["settings"])
-    styles = told.get("styles", ("ISO, MDY", "postgres", "UTC"))  # of an earlier version
+def _settings_of(given: Mapping[str, Any]) -> SessionSettings:
+    if "settings" in given:
+        return dict(given["settings"])
+    styles = given.get("styles", ("ISO, MDY", "postgres", "UTC"))  # of an earlier version
     return dict(zip(STYLES, styles, strict=True))
 
 
@@ -175,7 +175,7 @@ class JobDriver:
         finally:
             self._close()
 
-    def told(self, message: str) -> None:
+    def say(self, message: str) -> None:
         """Write a line into the log of the job, where that can be."""
         with suppress(CerebroError):
             if self._is_held():
@@ -271,12 +271,12 @@ class JobDriver:
             made_in(session, host, function, given)
             Jobs(session).log(self._job_id, "done", last)
         for message in notices:
-            self.told(message)
+            self.say(message)
 
     def _compete(self, host: Surroundings, run_id: int, alias: str) -> None:
         version = promote_if_better(host, run_id, alias)
         how = f"version {version} is {alias} now" if version else "no better"
-        self.told(f"the best model of run {run_id} was compared with {alias}: {how}")
+        self.say(f"the best model of run {run_id} was compared with {alias}: {how}")
 
     def _registered(self, session: Session, run_id: int) -> None:
         Jobs(session).log(self._job_id, "run", run_id)
@@ -293,7 +293,7 @@ class JobDriver:
             except RunInterrupted as crowded:  # all workers of the role are in use, for example
                 if time.monotonic() >= until or not self._is_held():
                     raise
-                self.told(f"run {run_id} waits: {crowded.message}")
+                self.say(f"run {run_id} waits: {crowded.message}")
                 self._sleep(_CROWDED_PAUSE)
                 status, error = self._run_stands(run_id)
                 continue
@@ -316,7 +316,7 @@ class JobDriver:
             with suppress(CerebroError), transaction(control):
                 drift.forget(control)
         if removed:
-            self.told(f"runs that are forgotten: {', '.join(map(str, removed))}")
+            self.say(f"runs that are forgotten: {', '.join(map(str, removed))}")
 
     # -- its session -----------------------------------------------------------
     def _tick(self) -> None:
@@ -324,7 +324,7 @@ class JobDriver:
 
         Raises:
             RunInterrupted: the session that holds it is lost.
-            RunCancelled: somebody has cancelled it; this is told once.
+            RunCancelled: somebody has cancelled it; this is logged once.
         """
         if self._looks or time.monotonic() < self._next_look:
             return
@@ -401,8 +401,8 @@ class JobDriver:
 def _defect(error: Exception) -> str:
     """One line for the log of the job about a defect; the traceback goes to the log of the keeper."""
     number = secrets.token_hex(4)
-    told = "".join(traceback.format_exception(error))
-    sys.stderr.write(f"Cerebro-DB: unexpected error {number}: {told}")
+    trace = "".join(traceback.format_exception(error))
+    sys.stderr.write(f"Cerebro-DB: unexpected error {number}: {trace}")
     sys.stderr.flush()
     short = Unexpected(f"unexpected error {number}, {type(error).__name__}")
     return (

@@ -128,7 +128,7 @@ def remember(
 def know_functions(gd: dict[str, Any], functions: str | None) -> None:
     """Remember the registered functions, as JSON; nothing for None."""
     found = json.loads(functions or "{}")
-    changed = know({name: Function(*told) for name, told in found.items()})
+    changed = know({name: Function(*facts) for name, facts in found.items()})
     memory: WorkerMemory | None = gd.get(_KEY)
     if changed and memory is not None:  # programs may hold what a name meant before
         memory.forget()
@@ -150,13 +150,13 @@ def peers_allowed(gd: dict[str, Any]) -> Settings:
     Raises:
         PeersApart: it allows none.
     """
-    told = network_known(gd)
-    if not told.peer_network:
+    known = network_known(gd)
+    if not known.peer_network:
         raise PeersApart(
             "peers: got trainers of several hosts; allowed: those of one, as the setting peer_network is empty",
             hint=PEER_NETWORK_HINT,
         )
-    return told
+    return known
 
 
 def open_listener(gd: dict[str, Any], memory: WorkerMemory, tick: Tick) -> Listener:
@@ -166,9 +166,9 @@ def open_listener(gd: dict[str, Any], memory: WorkerMemory, tick: Tick) -> Liste
         PeersApart: the catalog allows none, or there is none on this host.
     """
     if memory.listener is None:
-        told = peers_allowed(gd)
+        known = peers_allowed(gd)
         network.require(only_tcp=True)
-        memory.listener = Listener(told.peer_network, told.peer_ports, tick)
+        memory.listener = Listener(known.peer_network, known.peer_ports, tick)
     return memory.listener
 
 

@@ -24,7 +24,7 @@ _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _AND = 0x54
 _NUMBER, _ARCHITECTURE = 0, 4  # offsets of what the kernel shows to a filter
 _FAMILY, _KIND, _PROTOCOL = 16, 24, 32  # of the arguments of that call
-_KINDS = 0xF  # of what is told with them
+_KINDS = 0xF  # of what is sent with them
 _IO_URING = 425  # on all architectures; it opens sockets of its own
 _OTHER_CALLS = 0x40000000  # numbers of x86-64 with 32-bit pointers begin here
 

@@ -156,5 +156,5 @@ def _of_image(
 
 
 def _read(plpy: Any, image: ImageEncoding, work: Callable[[Tick], R]) -> R:
-    """Read an image: one that must be decoded with errors told by their cause."""
+    """Read an image: one that must be decoded with errors by their cause."""
     return work(image_reading.no_tick) if image.format is ImageFormat.RAW else compute(plpy, work)

@@ -287,7 +287,7 @@ class _Kept:
     def model(self, plpy: Any, text: str, mst_key: int | None) -> LoadedModel:
         """The model of a name; loaded where this role has not, or where it was replaced."""
         text, key = self._found(plpy, text, mst_key)
-        if key is None:  # none, as is told; or made in between, and the next call finds it
+        if key is None:  # none, as is reported; or made in between, and the next call finds it
             return _loaded(plpy, text, mst_key)
         if key not in self.models:
             model = _loaded(plpy, text, mst_key)

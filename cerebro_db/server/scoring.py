@@ -45,8 +45,8 @@ def measure_step(
         from cerebro_db.training.tasks import scan_of
 
         if kind == BEGIN:
-            told = scan_of(task or "", memory.run_id)
-            return memory.begin(Scan(told, memory.scorers, memory.cache, tick))
+            scan_task = scan_of(task or "", memory.run_id)
+            return memory.begin(Scan(scan_task, memory.scorers, memory.cache, tick))
         scan = memory.current(token, Scan)
         if kind == CONFIGURATION:
             scan.add(task or "", state or b"", memory.architectures)
@@ -250,7 +250,7 @@ def _take_model(
 
         given = Fields.parse(task)
         ranks, inputs = given.integers("ranks", 0), inputs_of(given)
-        # The rows of several outputs are told apart by the statement.
+        # The rows of several outputs are distinguished by the statement.
         stream.ranks = ranks[0] if len(ranks) == 1 and ranks[0] else 1
         stream.inputs = len(inputs) or 1
 

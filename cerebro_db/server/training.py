@@ -103,11 +103,13 @@ def prepared(plpy: Any, gd: dict[str, Any], text: str, tick: Tick) -> WorkerMemo
     Args:
         plpy: the server's interface.
         gd: what the process keeps.
-        text: JSON of what ``prepare`` is told elsewhere, and of the settings.
+        text: JSON of what ``prepare`` gets elsewhere, and of the settings.
         tick: called while waiting; raises to end that.
     """
     if not plpy.asks_nothing:
-        raise InvalidArgument(f"kind: got {PREPARE}; allowed where sessions are told once: from 0")
+        raise InvalidArgument(
+            f"kind: got {PREPARE}; allowed where sessions are set up once: from 0"
+        )
     given = Fields.parse(text)
     has_peers = given.flag("peers", False)
     is_prepared = gd.get(_PREPARED) == text

@@ -32,7 +32,7 @@ _MOST_TEXT, _MOST_MESSAGE = 1000, 4000
 def described(error: Exception) -> dict[str, Any]:
     """An error as the server process raises it.
 
-    A defect is told in one line; its traceback, which tells where files lie, is for the server's log.
+    A defect is reported in one line; its traceback, which shows where files lie, is for the server's log.
     """
     log = None
     if isinstance(error, ServerError):
@@ -50,13 +50,13 @@ def described(error: Exception) -> dict[str, Any]:
 
 def _unexpected(error: Exception) -> tuple[Unexpected, str]:
     number = secrets.token_hex(4)
-    told = "".join(traceback.format_exception(error))
+    trace = "".join(traceback.format_exception(error))
     text = " ".join(str(error)[:_MOST_TEXT].split())
     short = Unexpected(
         f"unexpected error {number}, {type(error).__name__}: {text}",
         hint=f"the log of the server has its traceback, under the number {number}",
     )
-    return short, f"Cerebro-DB: unexpected error {number}: {told}"
+    return short, f"Cerebro-DB: unexpected error {number}: {trace}"
 
 
 def _tellable(text: str) -> str:

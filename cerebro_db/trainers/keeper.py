@@ -49,7 +49,7 @@ class Child:
         like: settings that it has made for the rest of its life; None where it has made none.
         caller: a copy of its caller's connection, to see that end; None while it is idle.
         deadline: when it is ended, on the clock ``time.monotonic``; None for never.
-        dismissed: whether it has been told to end.
+        dismissed: whether it has been asked to end.
         alone: whether it goes on without a caller.
     """
 
@@ -184,8 +184,8 @@ class Keeper:
         # What is set for one copy of a socket holds for all of them.
         caller.settimeout(None)
         handed = array.array("i", [caller.fileno()])
-        told = json.dumps(session).encode()
-        child.control.sendmsg([told], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, handed)])
+        message = json.dumps(session).encode()
+        child.control.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, handed)])
         child.caller, child.deadline = caller.dup(), None
         self._hangups.register(child.caller, select.POLLRDHUP)
 
@@ -208,16 +208,16 @@ class Keeper:
         """A child has no more to do for its caller, or has ended."""
         data = child.control.recv(MESSAGE_BYTES)
         if not data:
-            self._close_control(child)  # its end is told by the system
+            self._close_control(child)  # the system reports its end
             return
         self._last_work = time.monotonic()
         self._forget_caller(child)
-        told = json.loads(data)
-        if "alone" in told:
+        message = json.loads(data)
+        if "alone" in message:
             child.alone, child.deadline = True, None
             return
-        child.like = told["like"]
-        child.deadline = time.monotonic() + float(told["idle"])
+        child.like = message["like"]
+        child.deadline = time.monotonic() + float(message["idle"])
         idle = [one for one in self._children.values() if one.is_idle]
         for one in sorted(idle, key=lambda one: one.deadline or 0.0)[: -self._most_idle]:
             self._dismiss(one)

@@ -146,16 +146,16 @@ class ServerError(Exception):
     """An error of the server, in a statement or because the call was cancelled.
 
     Args:
-        told: sqlstate, message, detail, hint, and the number by which the server process knows it.
+        failure: sqlstate, message, detail, hint, and the number by which the server process knows it.
     """
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        super().__init__(told["message"])
-        self.sqlstate: str = told["sqlstate"]
-        self.message: str = told["message"]
-        self.detail: str | None = told["detail"]
-        self.hint: str | None = told["hint"]
-        self.number: int = told["number"]
+    def __init__(self, failure: dict[str, Any]) -> None:
+        super().__init__(failure["message"])
+        self.sqlstate: str = failure["sqlstate"]
+        self.message: str = failure["message"]
+        self.detail: str | None = failure["detail"]
+        self.hint: str | None = failure["hint"]
+        self.number: int = failure["number"]
 
 
 @dataclass(frozen=True)

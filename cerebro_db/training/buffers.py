@@ -143,7 +143,7 @@ class Losses:
     ) -> None:
         """Compare values with what became of them.
 
-        Whole numbers must be told apart afterwards. Of other numbers those are reported whose relative
+        Whole numbers must stay distinct afterwards. Of other numbers those are reported whose relative
         error is larger than half a unit in the last place, and whole numbers that were changed.
 
         Raises:
@@ -462,8 +462,8 @@ def _blocks(
     if data is None or not shape:
         raise InvalidData("got a buffer that is NULL", PACK_AGAIN)
     rows = shape[0]
-    told = [one for row in shapes or [row for row, _ in wanted] for one in (rows, *row)]
-    if not all(map(_is_size, shape)) or list(shape) != told:
+    recorded = [one for row in shapes or [row for row, _ in wanted] for one in (rows, *row)]
+    if not all(map(_is_size, shape)) or list(shape) != recorded:
         raise InvalidData(
             f"got a buffer of the shapes {shown(tuple(shape))}; allowed: those of "
             f"{len(wanted)} arrays of as many rows each, one after another",

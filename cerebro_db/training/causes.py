@@ -34,8 +34,8 @@ def short(error: BaseException) -> str:
 
 def cause(error: BaseException) -> str:
     """Message of an error, followed by the class of one that is not Cerebro-DB's."""
-    told, name = short(error), type(error).__name__
-    return told if isinstance(error, CerebroError) or told == name else f"{told} ({name})"
+    text, name = short(error), type(error).__name__
+    return text if isinstance(error, CerebroError) or text == name else f"{text} ({name})"
 
 
 def of_the_model(error: Exception) -> CerebroError:

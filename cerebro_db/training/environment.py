@@ -50,7 +50,7 @@ def processor() -> str:
         text = _CPUINFO.read_text(errors="replace")
     except OSError:
         return platform.machine()
-    found = dict(_FIELD.findall(text.split("\n\n", 1)[0]))
+    found: dict[str, str] = dict(_FIELD.findall(text.split("\n\n", 1)[0]))
     details = [f"{name} {found[name]}" for name in _DETAILS if found.get(name)]
     instructions = found.get("flags", found.get("Features", "")).split()
     vectors = sorted(name for name in instructions if name.startswith(_VECTORS))

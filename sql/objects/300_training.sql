@@ -25,7 +25,7 @@ RETURNS text LANGUAGE plpython3u AS {{ plpython('return relay.trainer("training.
 COMMENT ON FUNCTION cerebro._try_peers(text) IS
 'Internal: has a trainer go to those of other hosts, which look for it at the same time; returns JSON of why it could not.';
 
--- The one way to both: what is told is read from the catalog, on a segment from the copy that lies there.
+-- The one way to both: what they get is read from the catalog, on a segment from the copy that lies there.
 CREATE OR REPLACE FUNCTION cerebro._with_functions(task text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

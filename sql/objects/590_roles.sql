@@ -227,7 +227,7 @@ END
 $$;
 COMMENT ON FUNCTION cerebro._note_role() IS 'Internal: writes down the names of roles that rows of the catalog tell of.';
 
--- As people are told a role, one that is not here, too.
+-- As people see a role, one that is not here, too.
 CREATE OR REPLACE FUNCTION cerebro._role_name(role oid) RETURNS name
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 {%- if dialect.functions_read_tables %}

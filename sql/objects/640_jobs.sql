@@ -142,7 +142,7 @@ ALTER FUNCTION cerebro._add_job(json, json, integer, text, text, bigint) OWNER T
 COMMENT ON FUNCTION cerebro._add_job(json, json, integer, text, text, bigint) IS
 'Internal: writes down a job of the role that calls; returns its number.';
 
--- What a job is resumed from is told by those who have the rights of its owner. Administrators stop it, and no more.
+-- What a job is resumed from is written by those who have the rights of its owner. Administrators stop it, and no more.
 CREATE OR REPLACE FUNCTION cerebro._tell_of_job(job_id bigint, action text, run_id bigint, message text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -385,7 +385,7 @@ COMMENT ON VIEW cerebro.jobs IS
 
 CREATE VIEW cerebro.job_log WITH (security_barrier) AS
 SELECT e.job_id, e.logged, e.action, e.run_id, e.message FROM cerebro._job_events e;
-COMMENT ON VIEW cerebro.job_log IS 'What became of each job, and what it has told, in the order of logged.';
+COMMENT ON VIEW cerebro.job_log IS 'What became of each job, and its lines, in the order of logged.';
 
 CREATE VIEW cerebro.schedules WITH (security_barrier) AS
 SELECT cerebro._role_name(s.owner) AS owner, s.name, s.cron, s.timer,
@@ -542,12 +542,12 @@ COMMENT ON FUNCTION cerebro._start_jobs() IS
 CREATE OR REPLACE FUNCTION cerebro._job_failed(job_id bigint, message text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    told text := left(regexp_replace($2, '[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]', '?', 'g'), 10000);
+    message text := left(regexp_replace($2, '[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]', '?', 'g'), 10000);
     held bigint[] := cerebro._held_locks();
     ended timestamptz := clock_timestamp();  -- one for all segments that have a copy of the run
 BEGIN
-    INSERT INTO cerebro.catalog_job_events (job_id, action, message) VALUES ($1, 'failed', told);
-    UPDATE cerebro.catalog_runs AS r SET status = 'failed', error = told, finished = ended
+    INSERT INTO cerebro.catalog_job_events (job_id, action, message) VALUES ($1, 'failed', message);
+    UPDATE cerebro.catalog_runs AS r SET status = 'failed', error = message, finished = ended
      WHERE r.run_id = (SELECT e.run_id FROM cerebro.catalog_job_events e
                         WHERE e.job_id = $1 AND e.action = 'run' ORDER BY e.event_id DESC LIMIT 1)
        AND r.owner = (SELECT j.owner FROM cerebro.catalog_jobs j WHERE j.job_id = $1)
@@ -569,7 +569,7 @@ BEGIN
     IF pg_is_in_recovery() THEN  -- the primary does all that follows
         RETURN 0;
     END IF;
-    -- A timer that may not call as the owner of a schedule leaves no job: that is told here, once a day.
+    -- A timer that may not call as the owner of a schedule leaves no job: that is logged here, once a day.
     FOR another IN
         SELECT w.* FROM (
             SELECT s.*, CASE WHEN r.oid IS NULL THEN 'the role that made it was dropped'

@@ -12,7 +12,7 @@ CREATE TRIGGER check_run BEFORE INSERT ON cerebro.catalog_direct_{{ table }}
     FOR EACH ROW EXECUTE PROCEDURE cerebro._check_run('owner');
 {%- endfor %}
 
--- Who joined from where, and when, is told by the server and stays so.
+-- Who joined from where, and when, is set by the server and stays so.
 GRANT SELECT, INSERT (run_id, lock_key, host), UPDATE (number, told, facts, departed, reason), DELETE
     ON cerebro._direct_workers TO cerebro_user;
 GRANT SELECT, INSERT (run_id, worker_id, hop, fence), DELETE ON cerebro._direct_orders TO cerebro_user;

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 
-# What the virtual environment has, told by its own Python. The server indents bodies, strings in them too.
+# What the virtual environment has, asked of its own Python. The server indents bodies, strings in them too.
 REPORT = """
 import importlib.util, json, sys
 found = {"python": list(sys.version_info[:2]), "tensorflow": importlib.util.find_spec("tensorflow") is not None}
@@ -45,13 +45,13 @@ def unreadable():
 
 def report():
     try:
-        told = subprocess.run(
+        answer = subprocess.run(
             [PYTHON, "-I", "-c", textwrap.dedent(REPORT)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd="/",
         )
-        return json.loads(told.stdout.decode()), None
+        return json.loads(answer.stdout.decode()), None
     except (OSError, ValueError) as error:
         return None, error
 

@@ -202,8 +202,8 @@ def test_disk_without_room_for_logs(
     python.chmod(0o755)
     (folder / "filler").write_bytes(bytes(2**16))
     found = call(keeper_directory=str(folder), python=str(python))
-    check(found, "exit code 3: it has told nothing", "nothing can be written into ")
-    check(found, "exit code 3: it has told nothing", "make room on its disk")
+    check(found, "exit code 3: it has printed nothing", "nothing can be written into ")
+    check(found, "exit code 3: it has printed nothing", "make room on its disk")
     # A keeper that has nothing to tell needs none.
     sql.run(Script(keeper_directory=str(folder)).function("cerebro_version"))
     assert sql.value("SELECT cerebro_version()") == cerebro_db.__version__

@@ -232,7 +232,7 @@ def monitor_of(
         named: what is written before the name where it was given, for messages.
 
     Raises:
-        InvalidArgument: there is no such monitor, or which way is better cannot be told.
+        InvalidArgument: there is no such monitor, or which way is better is not known.
     """
     known = monitors_of([(kind, label) for label, kind in metrics.items()], validated=validated)
     if name not in known:

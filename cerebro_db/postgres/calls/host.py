@@ -32,7 +32,7 @@ class JobHost(Protocol):
     Attributes:
         pool: its sessions, with the tick of the call.
         search_path: for the names that the caller gives.
-        styles: of the caller's session, in which dates and times are told.
+        styles: of the caller's session, in which dates and times are written.
         job_id: of the job that makes the call; None where a session waits for it.
     """
 
@@ -155,7 +155,7 @@ def retried_once(work: Callable[[], R], notify: Notify) -> R:
 
     Args:
         work: done at most twice.
-        notify: is told of a trainer that has ended.
+        notify: gets notices of a trainer that has ended.
 
     Raises:
         StatementFailed: of the second time; of the first one, if no trainer has ended.

@@ -57,7 +57,7 @@ def slots(
     Args:
         control: a session; it holds the slots, which end with it.
         wanted: so many at most.
-        notify: is told of fewer workers.
+        notify: gets notices of fewer workers.
         fitting: what memory is enough for.
         ready: how many of them have their connections already.
 

@@ -302,9 +302,9 @@ _OF_OWNER = (
 def _no_version(
     reference: ModelReference, version: int | None, known: Sequence[int]
 ) -> UndefinedModel:
-    told = ", ".join(map(str, known[-20:])) or "none"
+    listed = ", ".join(map(str, known[-20:])) or "none"
     got = "no version" if version is None else f"version {version}"
     return UndefinedModel(
-        f"got {got} of {reference}; the model has the versions: {told}",
+        f"got {got} of {reference}; the model has the versions: {listed}",
         hint="cerebro.registered_versions shows them; cerebro.cerebro_register_model adds one",
     )

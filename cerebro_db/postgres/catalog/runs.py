@@ -71,7 +71,7 @@ class StoredRun:
         is_mine: whether that is the current role.
         status: as ``cerebro.runs`` tells it.
         error: why it stopped.
-        manifest_text: JSON of what its workers told; empty before they were ready.
+        manifest_text: JSON of what its workers have reported; empty before they were ready.
         active: seconds that earlier drivers spent on it.
         lock_key: of the advisory lock that the driver holds.
         spec_text: JSON of its spec.

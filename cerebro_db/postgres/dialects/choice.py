@@ -18,7 +18,7 @@ DIALECTS: dict[str, type[PostgreSQL]] = {each.name: each for each in (Greenplum6
 # An expression: the name of the server's dialect.
 _CASES = [f"WHEN {each.is_here} THEN '{name}'" for name, each in DIALECTS.items()]
 IDENTITY = f"CASE {' '.join(_CASES)} END"
-# The dialect of a server whose processes are told what they serve, and may ask nothing.
+# The dialect of a server whose processes get what they serve, and may query nothing.
 ASKS_NOTHING = Greenplum6.name
 
 

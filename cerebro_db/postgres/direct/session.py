@@ -57,7 +57,7 @@ class DirectRun(NamedTuple):
         owner: name of the role.
         states: how the names of its tables of states begin.
         threads: of each of its trainers.
-        manifest: what its first worker told of itself; nothing before that was there.
+        manifest: what its first worker has reported of itself; nothing before that was there.
     """
 
     run_id: int
@@ -132,7 +132,7 @@ class DirectSession(BlockingSession):
         version = self.server_version
         ((name,),) = self.run(f"SELECT {IDENTITY}")
         self._dialect = dialect_of(version, name)
-        # A hop that is told of as done lasts, whatever a role has set for itself.
+        # A hop that is reported as done lasts, whatever a role has set for itself.
         durable = "SET synchronous_commit = on"
         settings = [
             *self._dialect.session_settings(), *self.sql.settings, *_SERVER_KEEPALIVES, durable

@@ -1,6 +1,6 @@
 """The binary format of COPY: the one way in which libpq moves large values without doubling them.
 
-What is in it is told in "COPY" of PostgreSQL's reference, under "Binary Format".
+Its format is described in "COPY" of PostgreSQL's reference, under "Binary Format".
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def without_cleartext(dsn: str) -> str:
     """The connection string with which no server gets a password in clear text.
 
     One that tells itself what is required is left as it is, and one that leaves it to a service. A libpq
-    before 16 cannot be told: there a server that asks for it gets it.
+    before 16 cannot be excluded: there a server that asks for it gets it.
     """
     if _libpq() < _KNOWS_REQUIRE_AUTH:
         return dsn

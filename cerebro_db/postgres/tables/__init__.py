@@ -1,1 +1,1 @@
-"""Tables of users, and those that a call makes: names are resolved, kinds told apart, earlier outputs replaced, packed tables read."""
+"""Tables of users, and those that a call makes: names are resolved, kinds distinguished, earlier outputs replaced, packed tables read."""

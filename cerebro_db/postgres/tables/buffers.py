@@ -132,10 +132,10 @@ def _check_counts(
             PACK_AGAIN,
         )
     for key in sorted({*wanted, *found}):
-        got, told = found.get(key, (0, 0)), wanted.get(key, (0, 0))
-        if got != told:
+        got, recorded = found.get(key, (0, 0)), wanted.get(key, (0, 0))
+        if got != recorded:
             raise InvalidData(
                 f"{summary.role}: {table} has, in partition {key}, {got[0]} rows in {got[1]} "
-                f"buffers; allowed: {told[0]} rows in {told[1]}, as {summary.table} says",
+                f"buffers; allowed: {recorded[0]} rows in {recorded[1]}, as {summary.table} says",
                 PACK_AGAIN,
             )

@@ -279,11 +279,11 @@ def _earlier(session: Session, outputs: Outputs) -> list[Table]:
 def _what(table: Table) -> str:
     """Description of a table by its comment."""
     kind = RELATION_KINDS.get(table.kind, "relation")
-    told = next(
+    detail = next(
         (kind.what for kind in KINDS if table.suffix in kind.comments and _is_of(kind, table, {})),
         None,
     )
-    return f"the {kind} {table.name}" + (f" with {told}" if told else "")
+    return f"the {kind} {table.name}" + (f" with {detail}" if detail else "")
 
 
 # Whether a table can be given to its owner once it was made anew. Parameters: the owner, the schema.

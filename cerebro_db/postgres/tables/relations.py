@@ -36,7 +36,7 @@ KINDS = {
     "f": "foreign table",
     "p": "partitioned table",
 }
-# Letters are told by what they are not: Python takes long to compile a range of all characters.
+# Letters are matched by what they are not: Python takes long to compile a range of all characters.
 _FIRST, _MORE = r"[^\x00-@\[-^`{-\x7f]", r"[^\x00-#%-/:-@\[-^`{-\x7f]"
 _PART = rf'(?:"(?:[^"\0]|"")+"|{_FIRST}{_MORE}*)'
 _NAME = re.compile(rf"\s*({_PART})(?:\s*\.\s*({_PART}))?\s*")

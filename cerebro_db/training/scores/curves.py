@@ -74,7 +74,7 @@ def added(classes: int, parts: Sequence[Any]) -> dict[str, Any]:
 
     Args:
         classes: how many there are.
-        parts: what :meth:`CurveCounts.to_json` told of each partition.
+        parts: what :meth:`CurveCounts.to_json` gave of each partition.
 
     Returns:
         ``{"pairs": [[actual, predicted, rows]], "curves": [{"class": id or None, "auc", "points"}]}``;

@@ -387,10 +387,10 @@ class Scan:
 
 
 def _partials_of(entry: _Entry) -> dict[str, Any]:
-    told = add_partials(entry.partials).to_json()
+    sums = add_partials(entry.partials).to_json()
     if not entry.details:
-        return told
-    return told | {"details": [one and one.to_json() for one in entry.details]}
+        return sums
+    return sums | {"details": [one and one.to_json() for one in entry.details]}
 
 
 def try_scores(text: str, scorers: Scorers, known: Architectures) -> str:

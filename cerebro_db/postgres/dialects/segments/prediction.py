@@ -160,8 +160,8 @@ class SegmentPrediction(PredictionStatements):
         """
         first = f"INSERT INTO {output.sql} SELECT {_named(source, ranks)}"
         if isinstance(answer, Several):
-            of_row, told = answer.rows("p.k")
-            return f"{first}, o.* FROM {predicted}, LATERAL ({of_row}) o", [*parameters, *told]
+            of_row, more = answer.rows("p.k")
+            return f"{first}, o.* FROM {predicted}, LATERAL ({of_row}) o", [*parameters, *more]
         if isinstance(answer, Values):
             value = estimate(answer.shape, place="p.k")
             return f"{first}, %s, {value} FROM {predicted}", [answer.name, *parameters]

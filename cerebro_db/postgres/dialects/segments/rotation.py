@@ -1,7 +1,7 @@
 """SQL text of a rotation: one statement trains on all segments, each its own configuration.
 
 The rows of an aggregate are grouped by the key that they are distributed by, so every group lies on its
-segment and is trained there. What differs from segment to segment is told by the key as well. The
+segment and is trained there. What differs from segment to segment is in the key as well. The
 states that come out are redistributed to the segments where they go next.
 """
 

@@ -70,7 +70,7 @@ class Scan(Generic[T]):
 
     @property
     def read(self) -> tuple[Block, ...]:
-        """All that is read of a row, in the order in which its faults are told."""
+        """All that is read of a row, in the order in which its faults are reported."""
         weight = () if self.weight is None else (self.weight,)
         return (self.inputs[0], *weight, self.targets[0], *self.inputs[1:], *self.targets[1:])
 

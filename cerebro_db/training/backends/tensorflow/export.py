@@ -112,7 +112,7 @@ def _onnx_file(model: keras.Model, documents: Documents) -> bytes:
         for row in model.inputs
     ]
     forward = tf.function(
-        # Some random layers are active unless they are told otherwise.
+        # Some random layers are active unless they are switched off.
         lambda *rows: model(alone(rows), training=False),
         input_signature=specs,
         autograph=False,

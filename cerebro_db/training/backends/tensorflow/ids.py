@@ -1,4 +1,4 @@
-"""Ids beyond an embedding: found before they are computed with, and told with their row.
+"""Ids beyond an embedding: found before they are computed with, and reported with their row.
 
 TensorFlow says where in a graph it was, XLA and GPUs say nothing and take another row of the embedding.
 """

@@ -241,7 +241,7 @@ class Scorer:
         return Partial(len(features), loss_sum, self._units, metrics, of_each)
 
     def _split(self, sums: np.ndarray) -> list[tuple[float, ...]]:
-        """The sums of a pass, as the traced program told their sizes."""
+        """The sums of a pass, of the sizes that the traced program has."""
         ends = np.cumsum(self._sizes)[:-1]
         return [tuple(one.tolist()) for one in np.split(sums, ends)]
 
