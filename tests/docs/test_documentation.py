@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import runpy
 from collections.abc import Iterator
@@ -244,6 +245,17 @@ def test_relative_links_lead_somewhere() -> None:
         if not file.exists() or (anchor and anchor not in anchors(file)):
             broken.append(f"{page.name}: {target}")
     assert broken == []
+
+
+def test_tables_stand_apart_from_the_text_before_them() -> None:
+    """The site makes a table only of lines behind an empty one."""
+    joined = [
+        f"{page.name}: {line}"
+        for page in PAGES
+        for before, line in itertools.pairwise(page.read_text().splitlines())
+        if line.startswith("|") and before.strip() and not before.startswith("|")
+    ]
+    assert joined == []
 
 
 def test_no_page_waits_for_a_figure() -> None:
