@@ -12,6 +12,7 @@ from cerebro_db.columns import image_reading
 from cerebro_db.columns.images import ImageEncoding, ImageFormat, image_encoding
 from cerebro_db.configs.messages import check_divisor
 from cerebro_db.configs.settings import DEFAULT_PIXELS, MAX_PIXELS
+from cerebro_db.errors import NotSupported
 from cerebro_db.requests.packing import ImageArrayRequest
 from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.entry import entry, entry_of
@@ -107,7 +108,7 @@ def values(plpy: Any, gd: dict[str, Any], request: ImageArrayRequest) -> list[An
     if data is None:
         return None
     if image.format is ImageFormat.ENCODED:
-        image = replace(image, max_pixels=_limit.pixels(plpy))
+        image = replace(image, max_pixels=_limit.pixels(plpy, DEFAULT_PIXELS))
     found: list[Any] = _read(
         plpy, image, lambda tick: image_reading.image_values(data, image, wanted, tick).tolist()
     )
@@ -120,11 +121,19 @@ class _Limit:
     def __init__(self) -> None:
         self._pixels, self._since = DEFAULT_PIXELS, -_LIMIT_SECONDS
 
-    def pixels(self, plpy: Any) -> int:
-        """The default on a segment, which cannot ask."""
+    def pixels(self, plpy: Any, otherwise: int) -> int:
+        """The setting; ``otherwise`` where it cannot be looked up: on a segment, in a query that segments work for."""
+        if plpy.segment is not None:
+            return otherwise
         now = time.monotonic()
-        if plpy.segment is None and now - self._since >= _LIMIT_SECONDS:
-            self._pixels, self._since = settings_of(plpy).max_image_pixels, now
+        if now - self._since >= _LIMIT_SECONDS:
+            try:
+                self._pixels = settings_of(plpy).max_image_pixels
+            except plpy.Error as error:
+                if error.sqlstate != NotSupported.sqlstate:
+                    raise
+                return otherwise
+            self._since = now
         return self._pixels
 
 
@@ -134,14 +143,11 @@ _limit = _Limit()
 def _image(
     plpy: Any, shape: list[int | None] | None, format: str | None, max_pixels: int | None
 ) -> ImageEncoding:
-    """The encoding of an image, whose bound is the setting's where the caller gives more.
-
-    A process of a segment cannot ask for the setting.
-    """
+    """The encoding of an image, whose bound is the setting's where the caller gives more."""
     image = image_encoding("data", format, shape)
     most = checked("max_pixels", max_pixels, 1, MAX_PIXELS)
-    if plpy.segment is None and image.format is ImageFormat.ENCODED:
-        most = min(most, _limit.pixels(plpy))
+    if image.format is ImageFormat.ENCODED:
+        most = min(most, _limit.pixels(plpy, most))
     return replace(image, max_pixels=most)
 
 

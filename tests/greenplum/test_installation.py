@@ -77,3 +77,19 @@ def test_verify_names_the_host_that_differs(segments: Sql, monkeypatch: pytest.M
         pytest.raises(InstallationFailed, match='segment 1 on host "there" has Cerebro-DB'),
     ):
         hosts.SegmentHosts().check_versions(partial(rows, connection), expected)
+
+
+def test_numbers_of_the_catalog_are_given_by_a_function_of_its_owner(segments: Sql) -> None:
+    # nextval on a segment needs a right by which a sequence can be set back.
+    of_catalog = "relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cerebro')"
+    given = segments.fetch(
+        "SELECT c.relname, pg_get_expr(d.adbin, c.oid) FROM pg_attrdef d JOIN pg_class c ON c.oid = d.adrelid "
+        f"WHERE c.{of_catalog} AND pg_get_expr(d.adbin, c.oid) ~ 'nextval|_next_number'"
+    )
+    assert len(given) > 5
+    assert [table for table, default in given if "_next_number" not in default] == []
+    kept = (
+        f"SELECT relname FROM pg_class WHERE {of_catalog} AND CASE WHEN relkind = 'S' "
+        "THEN has_sequence_privilege('cerebro_user', oid, 'UPDATE') END"
+    )
+    assert segments.column(kept) == []

@@ -75,9 +75,13 @@ def test_numbers_are_written_in_one_way(db):
         "(ARRAY['1', '1.0', '-0', '0', '0.1', '1e20', '1e-7', '0.30000000000000004'])[k]::float8 AS f, "
         "(ARRAY['1', '1.0', '-0', '0', '0.1', '1e20', '1e-7', '0.3'])[k]::real AS r FROM generate_series(1, 8) k"
     )
+    # Where 15 digits do not tell a number, earlier servers write 18, and not as many as are needed.
+    long = (
+        "0.300000000000000044" if db.connection.server_version < 120000 else "0.30000000000000004"
+    )
     for name, wanted in (
         ("n", ["0", "0.5", "1", "100"]),
-        ("f", ["0", "0.0000001", "0.1", "0.30000000000000004", "1", "100000000000000000000"]),
+        ("f", ["0", "0.0000001", "0.1", long, "1", "100000000000000000000"]),
         ("r", ["0", "0.0000001", "0.1", "0.3", "1", "100000000000000000000"]),
     ):
         packed(db, "written", [name])

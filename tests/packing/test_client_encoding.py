@@ -9,7 +9,7 @@ import pytest
 @pytest.fixture
 def latin(db):
     db.fetch(
-        "CREATE TABLE IF NOT EXISTS colours AS SELECT k AS id, k % 2 AS y, "
+        "DROP TABLE IF EXISTS colours CASCADE; CREATE TABLE colours AS SELECT k AS id, k % 2 AS y, "
         "(ARRAY['blau', 'grün'])[1 + k % 2] AS \"Farbton für\", 0.1 * k AS z FROM generate_series(1, 40) k"
     )
     db.connection.set_client_encoding("LATIN1")

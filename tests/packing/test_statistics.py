@@ -55,7 +55,7 @@ def test_a_column_that_is_the_same_everywhere_is_divided_by_one(numbers, method)
 def test_the_next_day_is_as_far_away_as_it_is(numbers):
     encoding(numbers, ["loaded_at", "fee"], "standardize")
     numbers.fetch(
-        "CREATE TABLE IF NOT EXISTS next_day AS SELECT id, y, loaded_at + interval '1 day' AS loaded_at, "
+        "CREATE TABLE next_day AS SELECT id, y, loaded_at + interval '1 day' AS loaded_at, "
         "fee + 1 AS fee FROM numbers"
     )
     numbers.fetch("SELECT cerebro_encode('next_day', 'n', 'next_features', 'id', replace := true)")
@@ -120,7 +120,7 @@ def beyond(db):
     [
         ("square", "standardize", "out of range: overflow"),
         ("span", "minmax", "out of range: overflow"),
-        ("digits", "minmax", "is out of range for type double precision"),
+        ("digits", "minmax", "out of range"),
         ("single", "none", "got 1e\\+39; allowed with the encoding 'none'"),
         ("whole", "none", "got the whole number 16777217, which float32 does not hold"),
         ("bare", "none", "got the whole number 16777217, which float32 does not hold"),

@@ -66,13 +66,13 @@ class _Reports:
     def append(self, notice: str) -> None:
         """Take a notice, as the client library hands it over."""
         if TAG in notice:
-            self.texts.append(notice)
+            self.texts.append(_first_line_of(notice))
         elif self.others is not None:
             self.others.append(_first_line_of(notice))
 
 
 def _first_line_of(notice: str) -> str:
-    """The message of a notice, without its severity."""
+    """The message of a notice, without its severity and the segment that it is of."""
     return as_raised(notice.partition(":")[2].strip().partition("\n")[0])
 
 

@@ -13,12 +13,13 @@ CREATE OR REPLACE FUNCTION cerebro._next_number(what text)
                        WHEN 'event' THEN nextval('cerebro.catalog_job_events_event_id_seq')
                        WHEN 'worker' THEN nextval('cerebro.catalog_direct_workers_worker_id_seq')
                        WHEN 'order' THEN nextval('cerebro.catalog_direct_orders_order_id_seq')
+                       WHEN 'drift' THEN nextval('cerebro.catalog_drift_drift_id_seq')
                END;
     END
     $$;
 ALTER FUNCTION cerebro._next_number(text) OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._next_number(text) IS
-    'Internal: the number of the next run, request, registered model, version, change of an alias, job, event, direct worker or order.';
+    'Internal: the number of the next run, request, registered model, version, change of an alias, job, event, direct worker, order or drift.';
 REVOKE ALL ON FUNCTION cerebro._next_number(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION cerebro._next_number(text) TO cerebro_user;
 REVOKE UPDATE ON SEQUENCE cerebro.catalog_runs_run_id_seq, cerebro.catalog_requests_request_id_seq
@@ -41,3 +42,5 @@ ALTER TABLE cerebro.catalog_direct_workers
     ALTER COLUMN worker_id SET DEFAULT cerebro._next_number('worker');
 ALTER TABLE cerebro.catalog_direct_orders
     ALTER COLUMN order_id SET DEFAULT cerebro._next_number('order');
+ALTER TABLE cerebro.catalog_drift
+    ALTER COLUMN drift_id SET DEFAULT cerebro._next_number('drift');
