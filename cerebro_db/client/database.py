@@ -268,7 +268,7 @@ def _weights(model: Any) -> bytes:
     if not hasattr(model, "get_weights"):
         raise InvalidArgument(
             f"with_weights: got True for a model of type {type(model).__name__}; allowed: for a Keras model",
-            hint="its JSON has no weights; model_weights of cerebro_load_model are their bytes",
+            hint="its JSON has no weights; model_weights of cerebro.cerebro_load_model are their bytes",
         )
     parts = [_as_float32(np, one).ravel() for one in model.get_weights()]
     return np.concatenate([np.zeros(0, np.float32), *parts]).tobytes()

@@ -1,9 +1,14 @@
 """Errors of processes beside the server, as exceptions that the server reports."""
 
+import re
 from typing import Any, Dict
 
 from . import backend
 
+# What moves the cursor or the text of a terminal: the same as configs/messages.py has for the program.
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 # What the server shows before a message that has no colon, which it cannot show alone.
 _UNNAMED = "cerebro"
 
@@ -15,7 +20,8 @@ def failure(
     # The server reports "class: text", with the module before the class unless that is "builtins",
     # and takes the rest from attributes. A class that is named like the first words of the message
     # lets users read the message as it is.
-    first, colon, text = message.partition(": ")
+    first, colon, text = visible(message).partition(": ")
+    hint, detail = (part and visible(part) for part in (hint, detail))
     if not colon:
         first, text = _UNNAMED, first
     reads_attributes = hasattr(plpy, "commit")  # older servers take them from a tuple of their SPI
@@ -26,6 +32,16 @@ def failure(
     else:
         vars(error).update(spidata=(_packed(sqlstate), detail, hint, None, 0))
     return error
+
+
+def visible(text: str) -> str:
+    """A text whose controls are shown as codes: names in messages may have been chosen by others."""
+    return _CONTROLS.sub(_code, text)
+
+
+def _code(match: Any) -> str:
+    number = ord(match.group())
+    return "\\x%02x" % number if number < 0x100 else "\\u%04x" % number
 
 
 def described(error: BaseException) -> Dict[str, Any]:

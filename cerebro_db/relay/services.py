@@ -4,7 +4,7 @@ from typing import Any, Dict, List
 
 from . import backend
 from .connection import Connection
-from .failures import described, failure
+from .failures import described, failure, visible
 
 CANCELLED = "57014"
 _MOST_PLANS = 64
@@ -38,7 +38,7 @@ class Services:
         if "notice" in message:
             try:
                 with backend.held():  # the next look for a cancel request finds it
-                    self._plpy.notice(message["notice"])
+                    self._plpy.notice(visible(message["notice"]))
             except (self._plpy.Error, self._plpy.SPIError) as error:
                 # Elsewhere the server acts on one while it sends.
                 if self.interrupts is None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cerebro_db.configs import messages
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.install.script import Script
 from cerebro_db.postgres.dialects.choice import DIALECTS, IDENTITY, dialect_of
@@ -56,6 +57,15 @@ def test_errors_carry_what_the_server_reads() -> None:
 def test_the_server_shows_the_message_as_it_is(message: str, told: str) -> None:
     error = failures.failure(_plpy(commit=None), "22023", message)
     assert f"{type(error).__name__}: {error}" == told
+
+
+def test_the_server_shows_controls_as_codes() -> None:
+    """As the program does; psql writes what the server sends to the terminal."""
+    hostile = "got \x1b[2J\x1b]0;owned\x07\x9b31m\r\u202e\x7f\ud800: umläut\tand\nline"
+    error = failures.failure(_plpy(commit=None), "22023", hostile, hostile, hostile)
+    assert f"{type(error).__name__}: {error}" == messages.visible(hostile)
+    assert error.hint == error.detail == failures.visible(hostile)  # type: ignore[attr-defined]
+    assert failures.failure(_plpy(commit=None), "22023", "a: b").hint is None  # type: ignore[attr-defined]
 
 
 def test_only_settings_that_a_server_has_are_set() -> None:
