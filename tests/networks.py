@@ -50,3 +50,24 @@ def network(classes: int = 3) -> str:
     return json.dumps(
         {"module": "keras.src.models.functional", "class_name": "Functional", "config": config}
     )
+
+
+def side_by_side(*sizes: int) -> str:
+    """The JSON of a model of one number, out of inputs of these sizes."""
+    names = [f"input_{place}" for place in range(len(sizes))]
+    inputs = [
+        layer("InputLayer", name, [], batch_shape=[None, size], dtype="float32")
+        for name, size in zip(names, sizes, strict=True)
+    ]
+    given = [tensor(name, size) for name, size in zip(names, sizes, strict=True)]
+    both = layer("Concatenate", "both", call(*given), axis=-1)
+    output = layer("Dense", "y", call(tensor("both", sum(sizes))), units=1, activation="linear")
+    config = {
+        "name": "side_by_side",
+        "layers": [*inputs, both, output],
+        "input_layers": [[name, 0, 0] for name in names],
+        "output_layers": [["y", 0, 0]],
+    }
+    return json.dumps(
+        {"module": "keras.src.models.functional", "class_name": "Functional", "config": config}
+    )

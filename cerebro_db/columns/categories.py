@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,8 @@ from cerebro_db.errors import InvalidData
 from cerebro_db.postgres.names import literal, quote
 
 LONGEST_CATEGORY = 1000
+# More categories are looked up; the expression of each is then a part of no other.
+_MOST_HALVED = 64
 
 # Up to here double precision holds all whole numbers.
 _WHOLE = "9007199254740992"
@@ -195,11 +198,20 @@ class Categorical(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
         """SQL of the number of the category of a row, from 1; 0 where it is none of them, or missing."""
         text = self.category(alias)
         listed = list(enumerate(self.categories, 1))
+        if not listed:
+            return "0"
         if self.comparison is not Comparison.COLLATED:
-            return _halved(text, listed)
+            return (
+                _halved(text, listed) if len(listed) <= _MOST_HALVED else _looked_up(text, listed)
+            )
         # The order of a collation of another library would find other halves.
         each = " ".join(f"WHEN {text} = {literal(value)} THEN {number}" for number, value in listed)
         return f"CASE {each} ELSE 0 END"
+
+    def place(self, alias: str) -> str:
+        """SQL of the place of the category of a row: 0 of a missing value, 1 of one that is none of them, then those
+        that are listed."""
+        return f"CASE WHEN {self.missing(alias)} THEN 0 ELSE 1 + {self.code(alias)} END"
 
     # -- survey ------------------------------------------------------------------------------------
     def facts(self) -> list[str]:
@@ -208,7 +220,8 @@ class Categorical(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
 
     def measured(self, survey: Survey, known: int, facts: Sequence[Any]) -> Self:
         """The column with its most frequent categories."""
-        rows = survey.run(self._most_frequent(survey.table), (survey.max_categories,))
+        most, least = self._limits(survey)
+        rows = survey.run(self._most_frequent(survey.table), (least, most))
         for category, _ in rows:
             if len(category) > LONGEST_CATEGORY:
                 raise InvalidData(
@@ -221,6 +234,10 @@ class Categorical(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
         assert self.statistics is not None
         statistics = replace(self.statistics, unseen=known - covered)
         return replace(self, categories=tuple(one for one, _ in rows), statistics=statistics)
+
+    def _limits(self, survey: Survey) -> tuple[int, int]:
+        """Most categories, and rows of each at least."""
+        return survey.max_categories, 1
 
     def _check_coverage(self, survey: Survey, covered: int, known: int) -> None:
         """Refuse a column most of whose values would have no category, and notify of one where some have none."""
@@ -250,12 +267,14 @@ class Categorical(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
         )
 
     def _most_frequent(self, table: str) -> str:
-        """SQL of the most frequent categories, sorted, with their frequency. Parameter: how many.
+        """SQL of the most frequent categories, sorted, with their frequency. Parameters: rows of each at least, how
+        many.
 
         The server sorts, as it is the server that looks for one of them by halving.
         """
         return (
-            f"SELECT f.category, f.n FROM ({self._counted(table)} ORDER BY 2 DESC, 1 LIMIT %s) f "
+            f"SELECT f.category, f.n FROM ({self._counted(table)} HAVING pg_catalog.count(*) >= %s "
+            "ORDER BY 2 DESC, 1 LIMIT %s) f "
             'ORDER BY f.category COLLATE "C"'
         )
 
@@ -332,6 +351,12 @@ def _comparison(column: Column) -> Comparison:
     if column.category == "S" and _CITEXT.fullmatch(column.base_type):
         return Comparison.FOLDED
     return _COMPARISONS[column.form]
+
+
+def _looked_up(text: str, codes: list[tuple[int, str]]) -> str:
+    """SQL of the number of a text by a constant of the server, in which keys are found by their bytes."""
+    known = json.dumps({value: number for number, value in codes}, ensure_ascii=False)
+    return f"COALESCE(({literal(known)}::jsonb OPERATOR(pg_catalog.->>) ({text}))::integer, 0)"
 
 
 def _halved(text: str, codes: list[tuple[int, str]]) -> str:

@@ -136,6 +136,8 @@ class Statistics(Wire, frozen=True, omit_defaults=False):
             raise ValueError(self)
 
 
+# The argument of a kind that may be named for all columns, whatever they hold.
+EVERY = "*"
 # Whether there is an indicator of missing values; by default where the training rows have such.
 INDICATOR = Word("indicator", ("missing", "no_missing"))
 
@@ -145,8 +147,8 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
 
     Attributes:
         method: name of the kind.
-        argument: the argument of ``cerebro_pack_columns`` that may name it for all columns; empty where only
-            ``encodings`` can.
+        argument: the argument of ``cerebro_pack_columns`` that may name it for all columns, ``EVERY`` if both may;
+            empty where only ``encodings`` can.
         takes: values that it can be made of.
         options: that users may write behind the name of the kind.
         sorts: how many of its facts sort the values.
@@ -231,6 +233,11 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
     def may_become(self, other: EncodedColumn) -> bool:
         """True if the survey of rows might make another encoding of it, by another kind."""
         return False
+
+    @property
+    def ids(self) -> int:
+        """How many ids its feature may be, from 0, as rows of an embedding; 0 where it is no id."""
+        return 0
 
     @property
     def categories_listed(self) -> int:
@@ -329,22 +336,22 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
         """
         for row in self._described(position):
             yield self._common() | row
-        if self.has_missing:
-            yield self._common() | self._missing_row(position + self.width - 1)
+        missing = self._missing_row(position + self.width - 1) if self.has_missing else None
+        if missing is not None:
+            yield self._common() | missing
 
     def _common(self) -> dict[str, Any]:
-        more = {"input": self.part}
         return {
             "column_name": self.name,
             "column_type": self.type,
             "encoding": self.written,
-            **more,
+            "input": self.part,
         }
 
     def _described(self, position: int) -> Iterator[dict[str, Any]]:
         yield described_row(position, self.name)
 
-    def _missing_row(self, position: int) -> dict[str, Any]:
+    def _missing_row(self, position: int) -> dict[str, Any] | None:
         return described_row(position, f"{self.name} is missing") | {"encoding": "missing"}
 
     def _sql(self, alias: str) -> str:
@@ -379,7 +386,7 @@ def methods(values: Values) -> list[str]:
 
 def methods_of_argument(argument: str) -> list[str]:
     """Names of the kinds that an argument may have."""
-    return [name for name, kind in METHODS.items() if kind.argument == argument]
+    return [name for name, kind in METHODS.items() if kind.argument in (argument, EVERY)]
 
 
 @kept
@@ -485,6 +492,18 @@ class Piece(NamedTuple):
     part: str
     first: int
     column: EncodedColumn
+
+    def described(self) -> dict[str, Any]:
+        """What a network has to know: the column, its encoding, its place, and how many ids there are."""
+        column = self.column
+        return {
+            "column": column.name,
+            "encoding": column.written,
+            "first": self.first,
+            "width": column.width,
+            "ids": column.ids,
+            "has_missing": column.has_missing,
+        }
 
 
 def _array(features: Sequence[str]) -> str:

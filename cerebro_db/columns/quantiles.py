@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, ClassVar, Self
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cerebro_db.columns.encoded import INDICATOR, described_row, registered
 from cerebro_db.columns.numbers import Numeric, is_constant, number, stepped
 from cerebro_db.columns.options import Option, Whole, Word
-from cerebro_db.columns.surveys import Fitting, Groups, Survey
+from cerebro_db.columns.surveys import Fitting, Group, Groups, Survey, remark_of_leak
 
 # Bins of which a tree makes leaves.
 _FINE = 256
@@ -243,13 +243,18 @@ class PiecewiseLinear(Quantiles, frozen=True, omit_defaults=False, eq=False):
         assert isinstance(fine, PiecewiseLinear)
         return fine.by_tree(survey, (yield Groups(fine.bin("s"))))
 
-    def by_tree(self, survey: Survey, groups: Any) -> Self:
+    def by_tree(self, survey: Survey, groups: Mapping[int, Group]) -> Self:
         """Bins that are joined to the leaves of a tree."""
         from cerebro_db.columns.trees import cuts  # with NumPy, which few need
 
         rows = sum(one.rows for one in groups.values())
         least = min(_ROWS_OF_A_LEAF, rows // (_PART_OF_AVERAGE * self.bins))
         found = cuts(groups, len(self.edges) - 1, self.bins, max(1, least))
+        leaves: dict[int, Group] = {}
+        for place, group in groups.items():
+            leaf = bisect_right(found, place)
+            leaves[leaf] = leaves[leaf] + group if leaf in leaves else group
+        remark_of_leak(survey, self.name, leaves)
         inner = (self.edges[place] for place in found)
         return replace(self, edges=(self.edges[0], *inner, self.edges[-1]))
 

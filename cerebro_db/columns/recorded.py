@@ -6,7 +6,15 @@ import json
 
 import msgspec
 
-from cerebro_db.columns import categories, images, numbers, quantiles  # noqa: F401  # they register their kinds
+from cerebro_db.columns import (  # noqa: F401  # they register their kinds
+    auto,
+    categories,
+    ids,
+    images,
+    numbers,
+    quantiles,
+    times,
+)
 from cerebro_db.columns.encoded import RECORDED, Recorded
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument

@@ -109,6 +109,13 @@ class Survey(Protocol):
     read: Sequence[str]
     notify: Callable[[str], None]
 
+    def remark(self, what: str, column: str) -> None:
+        """Remember what a user should know about a column; columns of which the same is true are told together.
+
+        Args:
+            what: the columns that are named before it are.
+        """
+
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of a statement about the training rows."""
 
@@ -125,6 +132,21 @@ class Survey(Protocol):
         Raises:
             InvalidArgument: it is neither a number nor a class.
         """
+
+
+# What may be remarked of columns.
+CONSTANT = "the same in all rows: they tell nothing"
+NAMES_ROWS = "other in most rows: if they name rows, exclude them"
+LEAK = "enough to know the dependent variable: if they are not known before it, exclude them"
+# From such a share of what there is to explain on, and so many rows in a group, a column is enough.
+_ENOUGH, _ROWS_OF_A_GROUP = 0.99, 5
+
+
+def remark_of_leak(survey: Survey, column: str, groups: Mapping[int, Group]) -> None:
+    """Remark a column whose groups of rows tell the target."""
+    rows = sum(one.rows for one in groups.values())
+    if len(groups) * _ROWS_OF_A_GROUP <= rows and share_explained(groups) >= _ENOUGH:
+        survey.remark(LEAK, column)
 
 
 def share_explained(groups: Mapping[int, Group]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cerebro_db.columns.encoded import FEATURES, Encoding, Recorded
+from cerebro_db.columns.encoded import Encoding, Recorded
 from cerebro_db.configs.names import is_registered, model_reference
 from cerebro_db.errors import DuplicateFunction, UndefinedTable, WrongObjectType
 from cerebro_db.models.registered import registered
@@ -57,7 +57,7 @@ def encode(session: Session, request: EncodeRequest, notify: Notify) -> Qualifie
         UndefinedColumn: the source lacks a column that the encoding needs.
     """
     source, encoding = _read(session, request, notify)
-    ids = [one.name for one in id_columns(source, request.id_col, (FEATURES,))]
+    ids = [one.name for one in id_columns(source, request.id_col, encoding.parts)]
     outputs = new_outputs(
         session,
         request.output_table,
@@ -155,10 +155,10 @@ def _write_rows(
         source: what stands behind FROM to read it, with the alias ``s``.
         anywhere: what ends CREATE TABLE.
     """
-    listed = ", ".join(f"s.{quote(name)}" for name in ids)
+    listed = [f"s.{quote(name)}" for name in ids]
+    listed += [f"{encoding.part(name).expression('s')} AS {name}" for name in encoding.parts]
     return (
-        f"CREATE TABLE {output.sql} AS SELECT {listed}, "
-        f"{encoding.expression('s')} AS features FROM {source}{anywhere}; "
+        f"CREATE TABLE {output.sql} AS SELECT {', '.join(listed)} FROM {source}{anywhere}; "
         f"{ENCODED.comment(output)}"
     )
 

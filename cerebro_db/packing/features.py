@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from cerebro_db.columns.encoded import (
+    EVERY,
     METHODS,
     EncodedColumn,
     Encoding,
@@ -430,12 +431,11 @@ def _planned(column: Column, own: object, request: PackColumnsRequest) -> Encode
     if own is not None:
         role = f"encodings, {column.name!r} of type {column.type}"
         return _method(role, own, methods(column.values)).planned(column)
-    if column.values is Values.BOOLEAN:  # 0 and 1 unless someone wants it otherwise
-        return Plain.planned(column)
     argument = "categories" if column.values is Values.CATEGORY else "numbers"
-    return _method(argument, getattr(request, argument), methods_of_argument(argument)).planned(
-        column
-    )
+    method = _method(argument, getattr(request, argument), methods_of_argument(argument))
+    if column.values is Values.BOOLEAN and method.kind.argument != EVERY:
+        return Plain.planned(column)  # 0 and 1 unless someone wants it otherwise
+    return method.planned(column)
 
 
 def _unsuitable(column: Column, role: str) -> WrongObjectType:

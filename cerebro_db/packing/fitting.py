@@ -25,6 +25,7 @@ _VALUES_AT_ONCE = 1600
 # Each keeps the values of a column, in up to work_mem of the server.
 _SORTS_AT_ONCE = 40
 _GROUPINGS_AT_ONCE = 64
+_SHOWN = 20
 # Of more classes the rarest ones count as one.
 _MOST_CLASSES = 32
 # The columns of a table whose collation takes texts for equal that are not the same. Older servers have no such
@@ -83,6 +84,7 @@ class Fitter:
         self.zone = session.caller.get("TimeZone", "UTC")
         self.notify = notify
         self.rows = self.columns = 0
+        self._remarks: dict[str, list[str]] = {}
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of a statement about the training rows."""
@@ -104,6 +106,7 @@ class Fitter:
         ]
         self.columns = len(planned)
         found = Encoding(self._in_rounds(planned))
+        self._notify(found)
         if found.width > MAX_FEATURES:
             raise InvalidArgument(
                 f"independent_varname: got columns that make {found.width} features; allowed: "
@@ -111,6 +114,19 @@ class Fitter:
                 hint="lower max_categories, or use the encoding 'integer' for some columns",
             )
         return found
+
+    def remark(self, what: str, column: str) -> None:
+        """Remember what a user should know about a column."""
+        self._remarks.setdefault(what, []).append(column)
+
+    def _notify(self, found: Encoding) -> None:
+        chosen = [f"{one.name}: {one.written} ({one.why})" for one in found.columns if one.why]
+        if chosen:
+            self.notify(f"encodings that 'auto' has chosen: {_some(chosen, '; ')}")
+        for what, remarked in self._remarks.items():
+            names = [name for name in found.names if name in remarked]
+            columns, are = ("column", "is") if len(names) == 1 else ("columns", "are")
+            self.notify(f"{columns} {_some([repr(name) for name in names], ', ')} {are} {what}")
 
     def _in_rounds(self, planned: Sequence[EncodedColumn]) -> tuple[EncodedColumn, ...]:
         """The fitted columns; in each round what they want to know is looked up together."""
@@ -232,6 +248,13 @@ class Fitter:
             found[place - 1][key] = group if known is None else known + group
         for one, groups in zip(wanted, found, strict=True):
             yield one.place, groups
+
+
+def _some(texts: Sequence[str], separator: str) -> str:
+    """The first texts of a list, and how many more there are."""
+    more = len(texts) - _SHOWN
+    listed = [*texts[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
+    return separator.join(listed)
 
 
 def _by_group(keys: str, value: str, table: str, target: Target) -> str:

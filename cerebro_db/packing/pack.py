@@ -24,7 +24,7 @@ from cerebro_db.packing.drift import Observed, observe, with_statistics
 from cerebro_db.packing.earlier import Earlier
 from cerebro_db.packing.fitting import Fitter
 from cerebro_db.packing.layout import Layout, check_size, default_buffer_size, lay_out
-from cerebro_db.packing.resolve import Work, check_alone, resolved
+from cerebro_db.packing.resolve import Work, check_alone, check_names, resolved
 from cerebro_db.packing.summary import PackSummary, readable_encoding, summary_fields
 from cerebro_db.packing.survey import Damaged, Surveyor, columns_named, find_damaged, left_out
 from cerebro_db.packing.targets import Target
@@ -176,10 +176,12 @@ class _Job:
     def _built(self, work: Work) -> tuple[Work, Layout]:
         """Fill the packed table, and give it its name; the work with what was found out about the rows."""
         table = self._readable(work)
-        self._control.run(self._sql.create(work.build, work.names))
         snapshot = self._control.run(self._sql.begin_reading)[0][0]
         counted = self._control.run(count_of(table.sql))[0][0]
         work = self._fitted(work, table)
+        # The transaction that holds the snapshot only reads.
+        with borrowed(self._pool, 1) as (session,):
+            session.run(self._sql.create(work.build, work.names))
         damaged = self._damaged(work, table, snapshot)
         surveyor = Surveyor(self._sql, self._control, work.source.name, damaged)
         scan = Scan(table, work.inputs, work.targets, work.weight)
@@ -234,6 +236,8 @@ class _Job:
         found = with_statistics(self._control, read, encoding)
         styles = styles_while_read(self._control, work.source)
         inputs = encoded_inputs(structs.replace(found, styles=styles))
+        # A survey may have chosen kinds that make an input of their own.
+        check_names([one.name for one in inputs], [one.name for one in work.targets])
         return replace(work, inputs=tuple(one.divided(work.inputs[0].divisor) for one in inputs))
 
     def _compared(self, work: Work, earlier: Earlier, read: Read, encoding: Encoding) -> Work:
@@ -347,10 +351,10 @@ class _SpreadJob(_Job):
         segments = self._segments(sql, work, sorted(all_keys))
         keys = [all_keys[segment] for segment in segments]
         self._stage(sql, work)
-        control.run(sql.create(work.build, work.names))
         damaged = self._left_out(sql, work) if work.request.on_error == IGNORE else None
         surveyor = Surveyor(sql, control, work.source.name, damaged)
         work = self._fitted(work, sql.staged)
+        control.run(sql.create(work.build, work.names))
         scan = Scan(sql.staged, work.inputs, work.targets, work.weight)
         scan, addresses = surveyor.survey(scan, work.classes, work.earlier)
         work, rows = _surveyed(work, scan), len(addresses)

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.columns.encoded import Encoding
+from cerebro_db.columns.encoded import Encoding, Recorded
 from cerebro_db.columns.recorded import recorded_text
 from cerebro_db.packing.layout import Layout
 from cerebro_db.packing.resolve import ENCODING_SUFFIX, Work
@@ -125,9 +125,20 @@ def _own_fields(work: Work, layout: Layout) -> list[Field]:
         ("training_table", "text", str(training.relation.name) if training else None),
         ("encoding_of", "text", known.name if known and not training else None),
         ("encoding", "json", None if recorded is None else recorded_text(recorded)),
+        ("input_columns", "json", _input_columns(recorded)),
         ("sample_weight", "text", work.weight and work.weight.name),
         ("format_version", "integer", FORMAT_VERSION),
     ]
+
+
+def _input_columns(recorded: Recorded | None) -> str | None:
+    """What of each input is of which column, as JSON; None where columns are not encoded."""
+    if not isinstance(recorded, Encoding):
+        return None
+    pieces = recorded.pieces
+    return json.dumps(
+        [[one.described() for one in pieces if one.part == part] for part in recorded.parts]
+    )
 
 
 def readable_encoding(work: Work) -> tuple[str, list[str]]:

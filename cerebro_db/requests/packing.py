@@ -163,7 +163,7 @@ class PackColumnsRequest(PackingRequest):
     features, with an encoding that is computed from the source and recorded. independent_varname: columns
     separated by commas, or * for all but the dependent variable and those of excluded. numbers: standardize,
     minmax, none, robust, log1p, quantile or ple, such as ple(32, target); categories: onehot or integer, for the
-    max_categories most frequent ones of a column; encodings: JSON from columns to methods of their own. encoding_of: a packed table, a table of models or a
+    max_categories most frequent ones of a column, ids, which are an input of their own, or target; both: auto; encodings: JSON from columns to methods of their own. encoding_of: a packed table, a table of models or a
     registered model such as model:name@alias, whose encoding and classes are used instead of new ones.
     min_coverage: the share of values that the most frequent categories of each column must have, from 0 to 1.
     Makes output_table, <output_table>_summary and <output_table>_encoding.
@@ -176,11 +176,11 @@ class PackColumnsRequest(PackingRequest):
         independent_varname: columns separated by commas, such as `'age, "Zip code"'`; or `'*'`, all but the
             dependent variable and those of `excluded`
         numbers: the encoding of numbers, dates and times: `'standardize'`, `'minmax'`, `'none'`, `'robust'`,
-            `'log1p'`, `'quantile'` or `'ple'`, perhaps with options, such as `'ple(32, target)'`: below
-        categories: the encoding of text, enumerations, `uuid` and network addresses: `'onehot'` or
-            `'integer'`
-        max_categories: of a column, 1 to 10,000: where there are more, the most frequent ones count, and a
-            NOTICE tells so
+            `'log1p'`, `'quantile'`, `'ple'` or `'auto'`, perhaps with options, such as `'ple(32, target)'`: below
+        categories: the encoding of text, enumerations, `uuid` and network addresses: `'onehot'`,
+            `'integer'`, `'ids'`, `'target'` or `'auto'`
+        max_categories: of a column of `onehot` or `integer`, 1 to 10,000: where there are more, the most
+            frequent ones count, and a NOTICE tells so
         min_coverage: the share of a column's values, 0 to 1, that the most frequent categories must have:
             else an error, SQLSTATE `22000`, that says how many categories there are and how many would do. A
             text that differs in nearly every row is no category: `excluded`, or a view that groups it. Not

@@ -163,8 +163,9 @@ class PredictRowRequest(sql.Request):
     Attributes:
         model_table: a table that `cerebro_fit_multiple` made, with `_info`, `_summary` and `_states` beside
             it, or a [registered model](../registry.md): `'model:plants@champion'`
-        features: of the shape that the model was trained on; an array of any numeric type. The normalizing
-            constant of the training is applied
+        features: of the shape that the model was trained on; an array of any numeric type. Of several inputs
+            that are arrays of one dimension those of all, one after another. The normalizing constant of the
+            training is applied
         mst_key: the model; may be left out where the table has one, and for a registered one
     """
 

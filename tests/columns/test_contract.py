@@ -27,6 +27,7 @@ from cerebro_db.requests.predicting import PredictionRequest
 from cerebro_db.scoring.prediction import predict
 from tests.columns.conftest import KINDS
 from tests.models.conftest import Network
+from tests.networks import side_by_side
 
 # Columns of each kind of values: NULL, NaN and infinities where the type has them, values that are equal and written
 # otherwise, and such as the training rows do not have.
@@ -85,8 +86,10 @@ def packed(caller: Caller, method: str, output: str, names: list[str] | None = N
     pack.pack(caller, request)
 
 
-def by_id(features: np.ndarray) -> np.ndarray:
-    """Rows in the order of their ids, which are the first feature."""
+def by_id(samples: Any, table: str) -> np.ndarray:
+    """Features of a packed table, input after input, in the order of the rows' ids, which are the first feature."""
+    inputs = samples.value(f"SELECT independent_varname FROM {table}_summary")
+    features = np.hstack([samples.unpack(table, name, "y").features for name in inputs])
     return features[np.argsort(features[:, 0])]
 
 
@@ -98,7 +101,8 @@ def encoded(caller: Caller, samples: Any, source: str) -> np.ndarray:
         encode(session, request, caller.notice)
         function = EncoderRequest(source, "contract", "features_of", replace=True)
         create_encoder(session, function, caller.notice)
-    of_rows = samples.fetch("SELECT features FROM encoded ORDER BY id")
+    inputs = samples.value("SELECT independent_varname FROM contract_summary")
+    of_rows = samples.fetch(f"SELECT {' || '.join(inputs)} FROM encoded ORDER BY id")
     of_function = samples.fetch(f"SELECT features_of(s) FROM {source} s ORDER BY id")
     assert of_rows == of_function
     return np.array([row[0] for row in of_rows]).astype(np.float32)
@@ -110,15 +114,24 @@ def test_a_raw_row_has_the_same_features_everywhere(
 ) -> None:
     """Packed, packed with the training table, encoded, by a function of a row, and as a model sees them."""
     packed(caller, method, "contract")
-    trained = by_id(samples.unpack("contract", "features", "y").features)
+    trained = by_id(samples, "contract")
     assert np.isfinite(trained).all()
-    assert np.array_equal(trained, encoded(caller, samples, "samples"))
-    request = PackValidationRequest("later", "followed", "y", None, "contract", replace=True)
+    request = PackColumnsRequest(
+        "samples", "again", "y", None, encoding_of="contract", replace=True
+    )
     pack.pack(caller, request)
-    later = by_id(samples.unpack("followed", "features", "y").features)
+    again = by_id(samples, "again")
+    assert np.array_equal(again, encoded(caller, samples, "samples"))
+    if method != "target":  # whose training rows do not know their own target
+        assert np.array_equal(trained, again)
+    validation = PackValidationRequest("later", "followed", "y", None, "contract", replace=True)
+    pack.pack(caller, validation)
+    later = by_id(samples, "followed")
     assert np.isfinite(later).all()
     assert np.array_equal(later, encoded(caller, samples, "later"))
-    _check_predictions(samples, caller, network((trained.shape[1],), (1, "linear")))
+    shapes = [shape for (shape,) in samples.value("SELECT input_shapes FROM contract_summary")]
+    net = network((shapes[0],), (1, "linear")) if len(shapes) == 1 else side_by_side(*shapes)
+    _check_predictions(samples, caller, net)
 
 
 def _check_predictions(samples: Any, caller: Caller, net: str) -> None:
@@ -164,10 +177,18 @@ def test_what_is_recorded_is_enough(samples: Any, caller: Caller, method: str) -
     text = json.dumps(samples.value("SELECT encoding FROM told_summary"))
     found = parse_recorded(text, "told")
     assert parse_recorded(recorded_text(found), "told") == found
-    (shape,) = samples.value("SELECT input_shapes FROM told_summary")
-    assert shape == [found.width]
+    shapes = samples.value("SELECT input_shapes FROM told_summary")
     described = list(found.described())
-    assert {row["position"] for row in described} == set(range(1, found.width + 1))
+    assert {(row["input"], row["position"]) for row in described} == {
+        (name, place)
+        for name, (size,) in zip(found.parts, shapes, strict=True)
+        for place in range(1, size + 1)
+    }
+    columns = samples.value("SELECT input_columns FROM told_summary")
+    for (size,), pieces in zip(shapes, columns, strict=True):
+        ends = [piece["first"] + piece["width"] for piece in pieces]
+        assert [piece["first"] for piece in pieces] == [0, *ends[:-1]]
+        assert ends[-1] == size
     assert {row["column_name"] for row in described} == {"id", *columns_of(method)}
     listed = samples.fetch("SELECT position, feature FROM told_encoding ORDER BY position, code")
     assert sorted(listed) == sorted((row["position"], row["feature"]) for row in described)
@@ -175,6 +196,7 @@ def test_what_is_recorded_is_enough(samples: Any, caller: Caller, method: str) -
         assert column.statistics is not None
         assert column.statistics.rows == ROWS
         assert bool(column.statistics.missing) == column.has_missing
+        assert column.ids == 0 or column.part != "features"
 
 
 @pytest.mark.parametrize("method", KINDS)

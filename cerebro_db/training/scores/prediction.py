@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -311,13 +313,27 @@ class RowModel:
             InvalidArgument: the features have another shape, or there are several inputs or outputs.
             InvalidData: one of them is NULL, or no number that a model can take.
         """
-        if len(self._shapes) > 1 or len(self._class_values) > 1:
+        if len(self._class_values) > 1:
             raise InvalidArgument(
                 f"model_table: got a model of {len(self._shapes)} inputs and "
-                f"{len(self._class_values)} outputs; allowed: one of each",
+                f"{len(self._class_values)} outputs; allowed: one output",
                 hint="cerebro.cerebro_predict_outputs takes several",
             )
-        return self.answers([features], notice)[0]
+        return self.answers(self._parted(features), notice)[0]
+
+    def _parted(self, features: Sequence[Any]) -> list[Sequence[Any]]:
+        """The features of each input, out of those of all inputs, one after another."""
+        if len(self._shapes) == 1:
+            return [features]
+        sizes = [math.prod(shape) for shape in self._shapes]
+        if any(len(shape) != 1 for shape in self._shapes) or len(features) != sum(sizes):
+            raise InvalidArgument(
+                f"features: got {len(features)} elements for a model of {len(sizes)} inputs; allowed: numbers, those "
+                f"of all inputs one after another, {' + '.join(map(str, sizes))}",
+                hint="cerebro.cerebro_predict_outputs takes an array for each input",
+            )
+        ends = list(itertools.accumulate(sizes))
+        return [features[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
     def answers(
         self, inputs: Sequence[Any], notice: Callable[[str], None] = no_notice
