@@ -201,9 +201,7 @@ class Categorical(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
         if not listed:
             return "0"
         if self.comparison is not Comparison.COLLATED:
-            return (
-                _halved(text, listed) if len(listed) <= _MOST_HALVED else _looked_up(text, listed)
-            )
+            return _halved(text, listed) if len(listed) <= _MOST_HALVED else looked_up(text, listed)
         # The order of a collation of another library would find other halves.
         each = " ".join(f"WHEN {text} = {literal(value)} THEN {number}" for number, value in listed)
         return f"CASE {each} ELSE 0 END"
@@ -353,8 +351,13 @@ def _comparison(column: Column) -> Comparison:
     return _COMPARISONS[column.form]
 
 
-def _looked_up(text: str, codes: list[tuple[int, str]]) -> str:
-    """SQL of the number of a text by a constant of the server, in which keys are found by their bytes."""
+def looked_up(text: str, codes: Sequence[tuple[int, str]]) -> str:
+    """SQL of the number of a text by a constant of the server, in which keys are found by their bytes.
+
+    Args:
+        text: SQL of it.
+        codes: numbers and texts; any other text has the number 0.
+    """
     known = json.dumps({value: number for number, value in codes}, ensure_ascii=False)
     return f"COALESCE(({literal(known)}::jsonb OPERATOR(pg_catalog.->>) ({text}))::integer, 0)"
 

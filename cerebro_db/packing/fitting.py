@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from cerebro_db.columns.categories import Integer
+from cerebro_db.columns.categories import Integer, looked_up
 from cerebro_db.columns.encoded import MAX_FEATURES, EncodedColumn, Encoding
 from cerebro_db.columns.numbers import Plain, number
 from cerebro_db.columns.surveys import Aggregates, Answer, Fitting, Group, Groups, Target
@@ -233,6 +233,18 @@ class Fitter:
         return self._dependent.type_oid in FLOATS
 
     @property
+    def _number(self) -> str:
+        """SQL of the number of a row; NULL where it is missing."""
+        return Plain.planned(self._dependent).number("s")
+
+    def _place_of_class(self, target: Target) -> str:
+        """SQL of the place of the class of a row, from 1; 0 of one that is not listed."""
+        listed = list(enumerate(target.classes, 1))
+        nothing = next((place for place, name in listed if name is None), 0)
+        codes = [(place, name) for place, name in listed if name is not None]
+        return f"CASE WHEN {self._class} IS NULL THEN {nothing} ELSE {looked_up(self._class, codes)} END"
+
+    @property
     def _class(self) -> str:
         """SQL of the class of a row, as a text; that of citext is without case."""
         return Integer.planned(self._dependent).category("s")
@@ -240,7 +252,7 @@ class Fitter:
     def _grouped(self, wanted: Sequence[_Wanted]) -> Iterator[tuple[int, Answer]]:
         target = self.target(wanted[0].column.name)
         keys = ", ".join(one.wants.sql for one in wanted if isinstance(one.wants, Groups))
-        value = Plain.planned(self._dependent).number("s") if self._is_number else self._class
+        value = self._number if self._is_number else self._place_of_class(target)
         found: list[dict[int, Group]] = [{} for _ in wanted]
         for place, key, *rest in self.run(_by_group(keys, value, self.table, target)):
             group = _group(target, *rest)
@@ -267,15 +279,16 @@ def _by_group(keys: str, value: str, table: str, target: Target) -> str:
     """
     each = "pg_catalog.count(*)"
     if target.is_class:
-        each += ", q.value"
+        each += ", k.value"
     else:
-        scaled = f"(q.value - {number(target.mean)}) / {number(target.deviation)}"
+        scaled = f"(k.value - {number(target.mean)}) / {number(target.deviation)}"
         each += f", pg_catalog.sum({scaled})"
     by = ", 4" if target.is_class else ""
-    known = "" if target.is_class else " AND q.value IS NOT NULL"
+    known = "" if target.is_class else " AND k.value IS NOT NULL"
     return (
-        f"SELECT k.place, k.key, {each} FROM (SELECT ARRAY[{keys}]::integer[] AS keys, {value} AS value "
-        f"FROM {table} OFFSET 0) q, LATERAL pg_catalog.unnest(q.keys) WITH ORDINALITY AS k(key, place) "
+        f"SELECT k.place, k.key, {each} FROM (SELECT pg_catalog.unnest(q.keys) AS key, "
+        "pg_catalog.generate_subscripts(q.keys, 1) AS place, q.value "
+        f"FROM (SELECT ARRAY[{keys}]::integer[] AS keys, {value} AS value FROM {table} OFFSET 0) q) k "
         f"WHERE k.key IS NOT NULL{known} GROUP BY 1, 2{by} ORDER BY 1, 2{by}"
     )
 
@@ -283,8 +296,8 @@ def _by_group(keys: str, value: str, table: str, target: Target) -> str:
 def _group(target: Target, rows: int, value: Any) -> Group:
     if not target.is_class:
         return Group(rows, (value,))
-    # A class that is none of those that count is one of the others, the last ones.
-    place = target.classes.index(value) if value in target.classes else len(target.classes)
+    # A class that is not listed is one of the others, the last ones.
+    place = value - 1 if value else len(target.classes)
     return Group(rows, tuple(float(rows) if n == place else 0.0 for n in range(len(target.priors))))
 
 
