@@ -324,6 +324,11 @@ class EncodedInput(Input, frozen=True, kw_only=True):
         """The columns of the encoding."""
         return tuple(self._own.names)
 
+    @property
+    def known_shape(self) -> str:
+        """SQL of the shape of every row."""
+        return array_literal((self._own.width,))
+
     def column_of(self, place: int) -> str:
         """Name of the column that a feature comes from."""
         return self._own.column_of(place)
