@@ -15,7 +15,7 @@ from cerebro_db.requests.declared import Argument
 _SECTION = re.compile(r"(?=^## )", re.M)
 _HEADING = re.compile(r"## (\w+)\n")
 _BLOCK = re.compile(r"```text\n(cerebro_\w+)\(.*?```\n", re.S)
-_TABLE = re.compile(r"\| argument \| meaning \|\n\|---\|---\|\n(?:\|.*\n)+")
+_TABLE = re.compile(r"\| argument \| meaning \|\n\|---\|---\|\n(?:\|.*\n)*")
 
 
 def rewritten(page: str) -> str:

@@ -443,6 +443,12 @@ class Encoding(Recorded, frozen=True, omit_defaults=False, eq=False):
         return found
 
     @property
+    def ids(self) -> dict[str, tuple[int, ...]]:
+        """How many ids each column has, of each input that holds ids."""
+        found = {part: tuple(one.ids for one in self.part(part).columns) for part in self.parts}
+        return {part: counts for part, counts in found.items() if any(counts)}
+
+    @property
     def width(self) -> int:
         """Number of features of a row."""
         return sum(column.width for column in self.columns)

@@ -9,11 +9,13 @@ from typing import Any
 
 from msgspec import structs
 
+from cerebro_db.columns.encoded import Encoding
 from cerebro_db.configs.architectures import nets
 from cerebro_db.configs.architectures.architecture import check_architecture, with_activations
 from cerebro_db.configs.architectures.limits import read_json
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.configs.architectures.nets import DataShape
+from cerebro_db.configs.architectures.tabular import TableInput, TableOutput, TabularNet
 from cerebro_db.configs.names import PREFIX
 from cerebro_db.errors import (
     CerebroError,
@@ -41,7 +43,7 @@ from cerebro_db.postgres.tables.relations import (
     new_table,
     require_text,
 )
-from cerebro_db.requests.models import FileRequest, LoadRequest
+from cerebro_db.requests.models import FileRequest, LoadRequest, TabularRequest
 
 ROLE = "model_arch_table"
 
@@ -89,6 +91,32 @@ def _data_shape(session: Session, request: LoadRequest) -> DataShape | None:
         tuple(one.num_classes or math.prod(one.shape) for one in packed.targets),
         tuple(one.is_class for one in packed.targets),
     )
+
+
+def tabular_net(session: Session, request: TabularRequest) -> str:
+    """The JSON of a net for the rows and targets of a packed table.
+
+    Args:
+        session: sees what the caller does.
+        request: which table and what net.
+
+    Raises:
+        InvalidArgument: a value is wrong.
+        WrongObjectType: the table is not packed.
+    """
+    given = request.given()
+    role = "packed_table"
+    text = given.pop(role)
+    net = TabularNet(**given)
+    net.check()
+    packed = load_packed(session, text, role)
+    encoding = packed.encoding
+    ids = encoding.ids if isinstance(encoding, Encoding) else {}
+    inputs = [TableInput(one.shape, ids.get(one.name, ())) for one in packed.inputs]
+    outputs = [
+        TableOutput(one.num_classes or math.prod(one.shape), one.is_class) for one in packed.targets
+    ]
+    return net.json_for(inputs, outputs)
 
 
 def _filled(session: Session, request: LoadRequest, data: DataShape | None) -> LoadRequest:

@@ -86,6 +86,33 @@ class MlpRequest(sql.Request):
     output_activation: sql.Text = None
 
 
+@sql.function("cerebro_tabular", "json", entry="models.tabular", job=sql.READS)
+class TabularRequest(sql.Request):
+    """The JSON of a net for the rows and the target of a packed table, for cerebro_load_model. Columns that were packed
+    with the encoding ids are embedded. kind: mlp for hidden layers one after another, resnet for residual blocks.
+
+    Attributes:
+        packed_table: a packed table, best of [cerebro_pack_columns](packing.md#cerebro_pack_columns): its inputs
+            and targets make the first and the last layers
+        kind: `'mlp'`: `depth` hidden layers one after another. `'resnet'`: `depth` residual blocks, each a
+            normalization and two layers, after Gorishniy et al. 2021
+        units: of each hidden layer, 1 to 100,000; the inner layer of a residual block has twice as many
+        depth: hidden layers or residual blocks, 0 to 100
+        dropout: rate of the dropout after each hidden layer; 0 for none
+        embedding: numbers that stand for an id of a column that was packed with `ids`, 1 to 4096
+        activation: of the hidden layers: one of Keras, or `custom.name` of an
+            [expression](configurations.md#expressions)
+    """
+
+    packed_table: sql.Text
+    kind: sql.Text = "mlp"
+    units: sql.Integer = 256
+    depth: sql.Integer = 2
+    dropout: sql.Number = 0.1
+    embedding: sql.Integer = 8
+    activation: sql.Text = "relu"
+
+
 @sql.function(
     "cerebro_generate_configs",
     "void",

@@ -27,6 +27,7 @@ from cerebro_db.requests.models import (
     MlpRequest,
     RegisterExpressionRequest,
     RegisterFunctionRequest,
+    TabularRequest,
     UnregisterFunctionRequest,
 )
 from cerebro_db.server.caller import caller_session
@@ -113,6 +114,13 @@ def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, weights: int | None)
 def mlp(plpy: Any, gd: dict[str, Any], request: MlpRequest) -> str:
     """The JSON of a multilayer perceptron."""
     return nets.mlp(**request.given())
+
+
+@entry_of(TabularRequest)
+def tabular(plpy: Any, gd: dict[str, Any], request: TabularRequest) -> str:
+    """The JSON of a net for a packed table."""
+    with caller_session(plpy) as session:
+        return loading.tabular_net(session, request)
 
 
 @entry

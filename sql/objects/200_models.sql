@@ -6,6 +6,8 @@
 
 {{ function('cerebro_mlp') }}
 
+{{ function('cerebro_tabular') }}
+
 CREATE OR REPLACE FUNCTION cerebro._named_model(name text, shape text, units integer, classes boolean)
 RETURNS text LANGUAGE plpython3u AS {{ plpython('return relay.trainer("models.named_model", name, shape, units, classes)') }};
 COMMENT ON FUNCTION cerebro._named_model(text, text, integer, boolean) IS

@@ -102,9 +102,9 @@ def mlp(
                 "hidden: got an array of several dimensions; allowed: one number for each layer"
             )
         check_range("hidden", one, 1, _MOST_UNITS, optional=False)
-    _check_activation("activation", activation)
+    check_activation("activation", activation)
     if output_activation is not None:
-        _check_activation("output_activation", output_activation)
+        check_activation("output_activation", output_activation)
     rate = 0.0 if dropout is None else float(dropout)
     if not 0 <= rate < 1:
         raise InvalidArgument(f"dropout: got {rate}; it must be a number from 0 below 1")
@@ -146,7 +146,16 @@ def _output(units: int | None, activation: str | None) -> dict[str, Any]:
     return _layer("Dense", "outputs", units=units, activation=activation)
 
 
-def _check_activation(name: str, value: str | None) -> None:
+def check_activation(name: str, value: str | None) -> None:
+    """Refuse what is no activation.
+
+    Args:
+        name: of the argument.
+        value: of it.
+
+    Raises:
+        InvalidArgument: it is neither one of Keras nor ``custom.name``.
+    """
     custom = value is not None and value.startswith("custom.")
     if value is None or not (value in ACTIVATIONS or custom):
         got = "NULL" if value is None else shown(value)
