@@ -40,12 +40,14 @@ def export(
 
     client = client_of(dsn)
     request = ExportRequest(model, mst_key, format)
-    data = driver.export(client.pool, request, client.search_path)
+    parts = driver.export(client.pool, request, client.search_path)
     try:
-        output.write_bytes(data)
+        with output.open("wb") as file:
+            file.writelines(parts)
     except OSError as error:
         raise InvalidArgument(f"--output: got {output}; {error.strerror}") from None
-    show_result(as_json, f"{output}: {len(data)} bytes", file=str(output), bytes=len(data))
+    size = sum(map(len, parts))
+    show_result(as_json, f"{output}: {size} bytes", file=str(output), bytes=size)
 
 
 def import_model(

@@ -200,9 +200,12 @@ class Database:
     def _call(self, name: str, given: Mapping[str, Any]) -> Any:
         """Call a function with arguments by name; its value, a frame of its rows, a run, or the table that it makes."""
         arguments = ", ".join(f"{key} := %s" for key in given)
-        sql = f"SELECT * FROM cerebro.{name}({arguments})"
-        names, rows = self._connections.patiently(sql, [_bound(value) for value in given.values()])
+        call = f"cerebro.{name}({arguments})"
+        values = [_bound(value) for value in given.values()]
         functions = FUNCTIONS[name]
+        if functions[0].returns == "bytea":
+            return b"".join(self._connections.large_value(call, values))
+        names, rows = self._connections.patiently(f"SELECT * FROM {call}", values)
         if len(names) > 1 or any(one.returns.startswith("SETOF") for one in functions):
             return frame(names, rows)
         value = rows[0][0]
@@ -211,7 +214,7 @@ class Database:
         if functions[0].returns == "void":
             job = functions[0].job
             return given.get(job.makes or "") if isinstance(job, Job) else None
-        return _plain(value)
+        return value
 
     def _started(self, name: str, given: dict[str, Any], progress: bool | None) -> Run:
         wait = given.get("wait", True)
@@ -237,10 +240,6 @@ def _bound(value: Any) -> Any:
     """A value as a driver takes it: objects are JSON, tuples and arrays are lists."""
     value = plain(value)
     return json.dumps(value) if isinstance(value, dict) else value
-
-
-def _plain(value: Any) -> Any:
-    return bytes(value) if isinstance(value, memoryview) else value
 
 
 def _beside(table: str, suffix: str) -> str:

@@ -43,13 +43,18 @@ class Model:
         Args:
             format: ``keras``, ``onnx`` or ``npz``.
         """
-        sql = "SELECT cerebro.cerebro_export(%s, %s, %s)"
-        return bytes(self.connections.run(sql, (self.table, self.mst_key, format))[0][0])
+        return b"".join(self._exported(format))
+
+    def _exported(self, format: str) -> list[bytes]:
+        sql = "cerebro.cerebro_export(%s, %s, %s)"
+        return self.connections.large_value(sql, (self.table, self.mst_key, format))
 
     def save(self, path: str | Path) -> Path:
         """Write the model into a file; its ending says how: .keras, .onnx or .npz."""
         path = Path(path)
-        path.write_bytes(self.export(path.suffix.lstrip(".") or "keras"))
+        parts = self._exported(path.suffix.lstrip(".") or "keras")
+        with path.open("wb") as file:
+            file.writelines(parts)
         return path
 
     def keras(self) -> Any:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from msgspec import convert
@@ -136,6 +136,7 @@ class Statistics(Wire, frozen=True, omit_defaults=False):
             raise ValueError(self)
 
 
+Run = Callable[[str], list[tuple[Any, ...]]]
 # The argument of a kind that may be named for all columns, whatever they hold.
 EVERY = "*"
 # Whether there is an indicator of missing values; by default where the training rows have such.
@@ -294,6 +295,23 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
     def beyond(self, what: str) -> CerebroError:
         """The error of a column whose aggregates cannot be computed."""
         return InvalidData(f"column {self.name!r}: got values {what}; allowed: values without that")
+
+    # -- rows of other tables ----------------------------------------------------------------------
+    def largest(self, alias: str) -> str | None:
+        """SQL of an aggregate of new rows that ``check`` has to see; None of kinds that take any value."""
+        return None
+
+    def check(self, run: Run, rows: str, alias: str, largest: float) -> None:
+        """Refuse new rows with a value that its features do not hold.
+
+        Args:
+            run: returns the rows of a statement.
+            rows: what stands behind FROM, with that alias.
+            largest: value of the aggregate.
+
+        Raises:
+            InvalidData: there is one.
+        """
 
     # -- features ----------------------------------------------------------------------------------
     @property

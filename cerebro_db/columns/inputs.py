@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cerebro_db.columns.encoded import Encoding, Recorded
+from cerebro_db.columns.encoded import Encoding, Recorded, Run
 from cerebro_db.columns.images import ImageEncoding
 from cerebro_db.columns.numbers import FLOAT32_LIMIT, number
 from cerebro_db.columns.values import FLOATS, INTEGERS, Column
@@ -29,6 +29,8 @@ _MONEY = 790
 _FLOAT8_OID, _FLOAT8_ARRAY_OID, _SMALLINT_OID, _BIGINT_OID, _BYTEA_OID = 701, 1022, 21, 20, 17
 # Of elements that workers read as they are: smallint, integer, bigint, real, double precision.
 _SENT_OIDS = frozenset({21, 23, 20, 700, 701})
+# The server returns at most 1664 values a row.
+_MOST_AGGREGATES = 400
 CAST_HINT = "cast the column in a view, as in SELECT value::real AS value"
 
 NULL, ELEMENT, VALUE, SHAPE = "null", "element", "value", "shape"
@@ -61,6 +63,17 @@ class Block(Struct, frozen=True):
         return self.column.name
 
     # -- SQL over the rows of the source -----------------------------------------------------------
+    def check_rows(self, run: Run, rows: str, alias: str) -> None:
+        """Refuse rows of another table than that of training, where what is read of them no longer shows what is wrong.
+
+        Args:
+            run: returns the rows of a statement.
+            rows: what stands behind FROM, with that alias.
+
+        Raises:
+            InvalidData: there is such a row.
+        """
+
     def value(self, alias: str) -> str:
         """SQL of what is read of a row, over an alias of the source."""
         name = f"{alias}.{quote(self.column.name)}"
@@ -336,6 +349,17 @@ class EncodedInput(Input, frozen=True, kw_only=True):
     def expression(self, alias: str) -> str:
         """SQL of the features of all columns."""
         return self._own.expression(alias)
+
+    def check_rows(self, run: Run, rows: str, alias: str) -> None:
+        """Refuse values that the features of a column do not hold."""
+        checked = [(one, sql) for one in self._own.columns if (sql := one.largest(alias))]
+        for first in range(0, len(checked), _MOST_AGGREGATES):
+            part = checked[first : first + _MOST_AGGREGATES]
+            listed = ", ".join(f"{sql} AS c{place}" for place, (_, sql) in enumerate(part))
+            (found,) = run(f"SELECT {listed} FROM {rows}")
+            for (one, _), largest in zip(part, found, strict=True):
+                if largest is not None:
+                    one.check(run, rows, alias, largest)
 
     def readings(self, alias: str) -> list[tuple[str, str]]:
         """The columns, each with SQL of its features."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from msgspec.structs import replace
 
-from cerebro_db.columns.encoded import INDICATOR, EncodedColumn, described_row, registered
+from cerebro_db.columns.encoded import INDICATOR, EncodedColumn, Run, described_row, registered
 from cerebro_db.columns.options import Option
 from cerebro_db.columns.surveys import Survey
 from cerebro_db.columns.values import Column, Values, all_whole
@@ -88,6 +88,11 @@ class Numeric(EncodedColumn, frozen=True, omit_defaults=False, eq=False):
         return replace(
             super().planned(column), is_whole=column.is_whole, may_be_whole=column.may_be_whole
         )
+
+    def at(self, column: Column) -> Self:
+        """The encoding of a column of another table, whose type may hold other numbers."""
+        whole = {"is_whole": column.is_whole, "may_be_whole": column.may_be_whole}
+        return replace(super().at(column), **whole)
 
     def fits(self, column: Column) -> bool:
         """True if the values are of the same kind; days are counted from the same day."""
@@ -262,9 +267,19 @@ class Plain(Numeric, frozen=True, omit_defaults=False, eq=False):
                     "float32 numbers, up to 3.4e38",
                     hint="'standardize' and 'minmax' take larger ones, and a view can leave rows out",
                 )
-        if max(abs(low), abs(high)) <= MOST_WHOLE or not self._is_whole_in(survey):
+        self.check(survey.run, survey.table, "s", max(abs(low), abs(high)))
+
+    def largest(self, alias: str) -> str | None:
+        """The largest number of a column that may hold whole numbers only."""
+        if not (self.is_whole or self.may_be_whole):
+            return None
+        return f"pg_catalog.max(pg_catalog.abs({self.number(alias)}))"
+
+    def check(self, run: Run, rows: str, alias: str, largest: float) -> None:
+        """Refuse whole numbers that float32 does not hold."""
+        if largest <= MOST_WHOLE or not self._is_whole_in(run, rows, alias):
             return
-        for (value,) in survey.run(self._unheld(survey.table)):
+        for (value,) in run(self._unheld(rows, alias)):
             raise InvalidData(
                 f"column {self.name!r}: got the whole number {value}, which float32 does not hold; "
                 f"allowed with the encoding 'none': whole numbers that it holds, as all up to {MOST_WHOLE}",
@@ -272,17 +287,16 @@ class Plain(Numeric, frozen=True, omit_defaults=False, eq=False):
                 "left out by excluded",
             )
 
-    def _is_whole_in(self, survey: Survey) -> bool:
+    def _is_whole_in(self, run: Run, rows: str, alias: str) -> bool:
         if not self.may_be_whole:
             return self.is_whole
-        return survey.run(all_whole(survey.table, self._sql("s"))) == [(True,)]
+        return run(all_whole(rows, self._sql(alias))) == [(True,)]
 
-    def _unheld(self, table: str) -> str:
+    def _unheld(self, rows: str, alias: str) -> str:
         """SQL of the first whole number that float32 does not hold, as text."""
-        value = self._sql("s")
         return (
-            f"SELECT q.value::text FROM (SELECT {value} AS value, "
-            f"{value}::double precision AS number FROM {table} OFFSET 0) q "
+            f"SELECT q.value::text FROM (SELECT {self._sql(alias)} AS value, "
+            f"{self.number(alias)} AS number FROM {rows} OFFSET 0) q "
             "WHERE pg_catalog.abs(q.number) > 16777216 AND (pg_catalog.abs(q.number) > 9007199254740992 "
             "OR q.number::real::double precision <> q.number) ORDER BY q.number LIMIT 1"
         )

@@ -237,6 +237,7 @@ class Script:
             plpython=self.plpython,
             function=self.function,
             head=declared.head,
+            variants=declared.variants,
             comment=declared.comment,
             body=self.body,
             relayed=self.relayed,

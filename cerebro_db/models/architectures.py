@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Collection, Sequence
 
@@ -11,11 +12,9 @@ from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.core.spec import Architecture
 from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
 from cerebro_db.postgres.catalog.runs import Catalog
+from cerebro_db.postgres.sessions.parts import joined
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.relations import Relation
-
-# Of weights and files that go to a worker.
-PART_BYTES = 16 * 2**20
 
 
 def inspect(session: Session, text: str, weights: bytes | None) -> str:
@@ -24,7 +23,7 @@ def inspect(session: Session, text: str, weights: bytes | None) -> str:
     Raises:
         StatementFailed: the model cannot be built, or the weights do not fit.
     """
-    token = None if weights is None else joined(session, weights)
+    token = None if weights is None else joined(session.run, weights)
     return str(session.run("SELECT cerebro._inspect_model(%s, %s)", (text, token))[0][0])
 
 
@@ -35,21 +34,12 @@ def read_file(session: Session, file: bytes) -> tuple[str, bytes]:
         StatementFailed: it is no such file, or the model cannot be built.
     """
     sql = "SELECT f.model_arch, f.model_weights FROM cerebro._read_model_file(%s) f"
-    ((text, part),) = session.run(sql, (joined(session, file),))
-    parts = []
+    ((text, part),) = session.run(sql, (joined(session.run, file),))
+    weights = io.BytesIO()  # what it holds is not copied once more
     while part is not None:
-        parts.append(bytes(part))
+        weights.write(part)
         part = session.run(sql, (None,))[0][1]
-    return text, b"".join(parts)
-
-
-def joined(session: Session, data: bytes) -> int:
-    """The token of bytes that a worker session has got in parts: a value goes to the server as text of twice its size."""
-    token, view = None, memoryview(data)
-    for start in range(0, max(len(view), 1), PART_BYTES):
-        part = view[start : start + PART_BYTES]
-        token = session.run("SELECT cerebro._join_state(%s, %s::bytea)", (token, part))[0][0]
-    return int(token or 0)
+    return text, weights.getvalue()
 
 
 def limits_of(session: Session) -> ArchitectureLimits:

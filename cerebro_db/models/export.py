@@ -1,4 +1,4 @@
-"""Export: a trained model, of a table or registered, as the bytes of a file."""
+"""Export: a trained model, of a table or registered, as the bytes of a file, which come in parts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cerebro_db.postgres.tables.search_path import CallerPath
 from cerebro_db.requests.models import ExportRequest
 
 
-def export(pool: SessionPool, request: ExportRequest, path: CallerPath | None) -> bytes:
-    """The file of a model.
+def export(pool: SessionPool, request: ExportRequest, path: CallerPath | None) -> list[bytes]:
+    """The parts of the file of a model.
 
     Args:
         request: what to export.
@@ -34,7 +34,7 @@ def export(pool: SessionPool, request: ExportRequest, path: CallerPath | None) -
         return _exported(session, table, mst_key, wanted)
 
 
-def _exported(session: Session, table: ModelTable, mst_key: int, wanted: Format) -> bytes:
+def _exported(session: Session, table: ModelTable, mst_key: int, wanted: Format) -> list[bytes]:
     model = load_models(session, table, [mst_key])[0]
     task = json.dumps(recipe(model, table) | {"facts": stored_facts(table)})
     session.run(*preparation(use_gpus=False))
@@ -47,4 +47,8 @@ def _exported(session: Session, table: ModelTable, mst_key: int, wanted: Format)
     )
     if not rows:
         raise no_state(f"{ROLE}: {table.states}", mst_key)
-    return bytes(rows[0][0])
+    parts = []
+    while (part := rows[0][0]) is not None:
+        parts.append(bytes(part))
+        rows = session.run("SELECT cerebro._export_model(NULL, NULL, NULL)")
+    return parts

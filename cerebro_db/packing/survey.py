@@ -90,13 +90,15 @@ class Surveyor:
             scan = replace(scan, targets=tuple(self._recognized(scan, one) for one in scan.targets))
         scan = self._shaped(scan)
         if earlier is not None:
+            for one in scan.inputs:
+                one.check_rows(self._control.run, scan.rows, "s")
             given: list[Block] = [*scan.inputs, *scan.targets]
             wanted = [
                 *(one.shape for one in earlier.inputs),
                 *(one.shape for one in earlier.targets),
             ]
-            for one, shape in zip(given, wanted, strict=True):
-                _check_shape(one, shape, earlier)
+            for block, shape in zip(given, wanted, strict=True):
+                _check_shape(block, shape, earlier)
             return scan, addresses
         pairs = zip(scan.targets, classes, strict=True)
         return replace(scan, targets=tuple(self._classed(scan, *one) for one in pairs)), addresses

@@ -147,11 +147,19 @@ class PredictionRequest(sql.Request):
     priority: sql.Priority = 0
 
 
+# Whole numbers stay such, so that none becomes another one as float32; a literal is of no type yet.
+_OTHER_NUMBERS = ("smallint[]", "integer[]", "bigint[]", "numeric[]", "real[]")
+
+
 @sql.function(
     "cerebro_predict_row",
     "",
     out="class_value text, prob double precision, estimated double precision[]",
     job=sql.READS,
+    overloads=(
+        *(sql.Overload("features", kind, f"The same with {kind}.") for kind in _OTHER_NUMBERS),
+        sql.Overload("features", "text", "The same with the text of an array, such as '{1, 0.5}'."),
+    ),
 )
 class PredictRowRequest(sql.Request):
     """Prediction of a model of cerebro_fit_multiple for one row, for use in queries and triggers. Runs in the
@@ -163,9 +171,10 @@ class PredictRowRequest(sql.Request):
     Attributes:
         model_table: a table that `cerebro_fit_multiple` made, with `_info`, `_summary` and `_states` beside
             it, or a [registered model](../registry.md): `'model:plants@champion'`
-        features: of the shape that the model was trained on; an array of any numeric type. Of several inputs
-            that are arrays of one dimension those of all, one after another. The normalizing constant of the
-            training is applied
+        features: of the shape that the model was trained on; an array of any numeric type, or the text of one. Of
+            several inputs that are arrays of one dimension those of all, one after another. The normalizing
+            constant of the training is applied. Whole numbers that
+            [float32 does not hold](packing.md#numbers-as-float32) are refused
         mst_key: the model; may be left out where the table has one, and for a registered one
     """
 
@@ -191,7 +200,8 @@ class PredictOutputsRequest(sql.Request):
     Attributes:
         model_table: as in `cerebro_predict_row`
         features: a JSON array with the array of each input, in their order, such as
-            `json_build_array(t.picture, ARRAY[t.minute])`. NULL gives no row
+            `json_build_array(t.picture, ARRAY[t.minute])`. NULL gives no row. Where all numbers of an input
+            are written as whole ones, they are refused as in `cerebro_predict_row`
         mst_key: as in `cerebro_predict_row`
     """
 

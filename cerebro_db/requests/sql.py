@@ -26,6 +26,16 @@ def created(name: str, quoted: Callable[[str], str]) -> str:
     return "\n".join(found)
 
 
+def variants(name: str) -> list[tuple[str, tuple[str, ...], str]]:
+    """Of each signature of a function whose body is SQL: its head, the types of its arguments, and the COMMENT."""
+    (function,) = FUNCTIONS[name]
+    comments = [function.comment, *(one.comment for one in function.overloads)]
+    return [
+        (_head(function, one), tuple(each.type for each in one), _comment(function, one, text))
+        for one, text in zip(function.signatures, comments, strict=True)
+    ]
+
+
 def head(name: str) -> str:
     """The beginning of the statement that makes a function whose body is SQL, up to what it returns."""
     (function,) = FUNCTIONS[name]

@@ -73,7 +73,13 @@ class Rows:
         return tuple(dict.fromkeys(listed))
 
     def looked_at(self, session: Session) -> Rows:
-        """The source with what is known of its numbers once all rows are seen."""
+        """The source with what is known of its numbers once all rows are seen.
+
+        Raises:
+            InvalidData: a column that is encoded has a number that its features do not hold.
+        """
+        for one in self.features:
+            one.check_rows(session.run, self.sql.rows, "t")
         inputs = tuple(looked_at(session, self.sql.rows, "t", one) for one in self.features)
         return replace(self, sql=replace(self.sql, inputs=inputs))
 

@@ -12,6 +12,7 @@ from cerebro_db.postgres.dialects.choice import DIALECTS, IDENTITY
 from cerebro_db.postgres.dialects.postgresql.dialect import DECIDING_SETTINGS
 from cerebro_db.postgres.names import value_literal
 from cerebro_db.postgres.sessions.errors import StatementFailed, as_raised
+from cerebro_db.postgres.sessions.parts import in_parts
 from cerebro_db.postgres.sessions.session import Session, Tick
 from cerebro_db.postgres.tables.search_path import SearchPath, use_search_path
 
@@ -47,6 +48,7 @@ class CallerSession(Session):
             StatementFailed: the server refused it. Nothing of it stays, and the transaction goes on.
         """
         data: list[bytes] = []
+        sql, parameters = in_parts(self.run, sql, parameters)
         text = sql % tuple(self._written(value, data) for value in parameters)
         try:
             if data:

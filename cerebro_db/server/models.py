@@ -13,7 +13,6 @@ from cerebro_db.configs.grids.parameters import is_taken
 from cerebro_db.configs.names import check_name, check_path
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.models import loading, object_tables, selection
-from cerebro_db.models.architectures import PART_BYTES
 from cerebro_db.requests.models import (
     DeleteFunctionRequest,
     DeleteModelRequest,
@@ -34,7 +33,7 @@ from cerebro_db.server.caller import caller_session
 from cerebro_db.server.computing import Tick, compute
 from cerebro_db.server.entry import entry, entry_of
 from cerebro_db.server.host import Host
-from cerebro_db.server.joined import take_joined
+from cerebro_db.server.joined import first_part, next_part, take_joined
 from cerebro_db.server.limits import bind
 from cerebro_db.server.settings import require_administrator, settings_of
 from cerebro_db.training.backends import backend
@@ -153,9 +152,6 @@ def _parsed(text: str | None) -> Any:
         return None
 
 
-_WEIGHTS = "cerebro.weights_of_file"
-
-
 @entry
 def read_file(plpy: Any, gd: dict[str, Any], token: int | None) -> tuple[str | None, bytes | None]:
     """The architecture in a file of Keras and the first part of its weights; then each further part.
@@ -164,11 +160,7 @@ def read_file(plpy: Any, gd: dict[str, Any], token: int | None) -> tuple[str | N
         token: of the file, which was joined in this session; None for the next part, which is None after the last one.
     """
     if token is None:
-        weights = gd.pop(_WEIGHTS, b"")
-        if len(weights) > PART_BYTES:
-            gd[_WEIGHTS] = weights[PART_BYTES:]
-        return None, bytes(weights[:PART_BYTES]) or None
-    gd.pop(_WEIGHTS, None)
+        return None, next_part(gd)
     file = take_joined(gd, token)
     settings = settings_of(plpy)
     limits = ArchitectureLimits.of(settings)
@@ -179,8 +171,7 @@ def read_file(plpy: Any, gd: dict[str, Any], token: int | None) -> tuple[str | N
         return backend().read_file(file, limits, memory, tick)
 
     text, weights = compute(plpy, work)
-    gd[_WEIGHTS] = memoryview(weights)
-    return text, read_file(plpy, gd, None)[1]
+    return text, first_part(gd, weights)
 
 
 @entry_of(LoadFunctionRequest)

@@ -21,7 +21,7 @@ from cerebro_db.server.caller import caller_session
 from cerebro_db.server.computing import Tick, computing
 from cerebro_db.server.entry import entry, entry_of, in_session
 from cerebro_db.server.host import Host
-from cerebro_db.server.joined import take_joined
+from cerebro_db.server.joined import first_part, next_part, take_joined
 from cerebro_db.server.memory import recall
 
 set_alias = in_session(SetAliasRequest, registry.set_alias)
@@ -43,16 +43,24 @@ def register(plpy: Any, gd: dict[str, Any], request: RegisterRequest) -> int:
 def export(plpy: Any, gd: dict[str, Any], request: ExportRequest) -> bytes:
     """A model as the bytes of a file."""
     host = Host.apart(plpy, gd, writes=False)
-    return driver.export(host.pool, request, host.search_path)
+    return b"".join(driver.export(host.pool, request, host.search_path))
 
 
 @entry
 @computing
 def export_model(
     tick: Tick, gd: dict[str, Any], task: str | None, wanted: str | None, state: int | None
-) -> bytes:
-    """Write the file of a model whose state is joined in this worker."""
+) -> bytes | None:
+    """Write the file of a model whose state is joined in this worker; returns the first part, then each further one.
+
+    Args:
+        task: of the model, as JSON; None for the next part, which is None after the last one.
+        wanted: the format.
+        state: token of the state.
+    """
+    if task is None:
+        return next_part(gd)
     known = recall(gd).architectures
     from cerebro_db.training.tasks import export
 
-    return export(task or "", take_joined(gd, state), export_format(wanted), known, tick)
+    return first_part(gd, export(task, take_joined(gd, state), export_format(wanted), known, tick))

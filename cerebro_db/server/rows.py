@@ -28,7 +28,7 @@ from cerebro_db.scoring.prediction_models import Ensemble, models_of_table, show
 from cerebro_db.server import network
 from cerebro_db.server.caller import INT4, OID, TEXT, caller_session
 from cerebro_db.server.computing import Tick, compute
-from cerebro_db.server.entry import entry_of
+from cerebro_db.server.entry import entry, entry_of, hinted
 from cerebro_db.server.host import Host
 from cerebro_db.server.limits import bind
 from cerebro_db.server.settings import settings_of
@@ -167,9 +167,16 @@ _OF_NAMES_AND_RIGHTS = ("42", "3F")
 Answer = tuple[str | None, float | None, list[float]]
 
 
-@entry_of(PredictRowRequest)
-def predict_row(plpy: Any, gd: dict[str, Any], request: PredictRowRequest) -> Answer:
-    """Ask a model about one row."""
+@entry
+@hinted(PredictRowRequest.function.name)
+def predict_row(plpy: Any, gd: dict[str, Any], given: dict[str, Any], is_whole: bool) -> Answer:
+    """Ask a model about one row.
+
+    Args:
+        given: arguments of the request.
+        is_whole: whether the features are of a type, or of values, that are whole numbers only.
+    """
+    request = PredictRowRequest(**given)
     text, features = require_text(request.model_table, ROLE), request.features
     if features is None:
         raise InvalidData(
@@ -177,7 +184,7 @@ def predict_row(plpy: Any, gd: dict[str, Any], request: PredictRowRequest) -> An
             hint="leave such rows out: SELECT ... WHERE features IS NOT NULL",
         )
     loaded = _model(plpy, gd, text, request.mst_key)
-    answer = loaded.ask(plpy, lambda model: model.answer(features, plpy.notice))
+    answer = loaded.ask(plpy, lambda model: model.answer(features, plpy.notice, is_whole=is_whole))
     return _shown(plpy, gd, loaded.model.class_kinds, [answer])[0]
 
 

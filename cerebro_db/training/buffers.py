@@ -216,14 +216,15 @@ def _are_lost(
     values: NDArray[np.generic], result: NDArray[np.float32], divisor: float
 ) -> NDArray[np.bool_]:
     """Whether whole numbers cannot be found again from what became of them."""
-    if values.dtype.kind in "iu" and divisor == 1.0:
-        numbers = values.astype(np.int64)
+    is_integer = values.dtype.kind in "iu"
+    numbers: NDArray[Any] = values.astype(np.int64 if is_integer else np.float64)
+    if is_integer and divisor == 1.0:
         lowest = numbers & -numbers
         # What is left without the zeros at the end of its binary digits has to fit.
         return np.abs(numbers // np.where(lowest == 0, 1, lowest)) > int(_WHOLE)
-    given = values.astype(np.float64)
+    most = int(_ALL_WHOLE) if is_integer else _ALL_WHOLE  # compared as what was given
     again = np.rint(result.astype(np.float64) * divisor)
-    return (again != given) | (np.abs(given) > _ALL_WHOLE)
+    return (again != numbers.astype(np.float64)) | (numbers > most) | (numbers < -most)
 
 
 def to_float32(

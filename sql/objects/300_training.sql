@@ -121,6 +121,11 @@ CREATE AGGREGATE cerebro.cerebro_joined_state(bytea) (
 COMMENT ON AGGREGATE cerebro.cerebro_joined_state(bytea) IS
 'Joins the chunks of one state in the memory of this session; returns the token by which other functions find it.';
 
+CREATE OR REPLACE FUNCTION cerebro._joined_bytes(token bigint, size bigint)
+RETURNS bytea LANGUAGE plpython3u AS {{ plpython('return relay.trainer("joined.joined_bytes", token, size)') }};
+COMMENT ON FUNCTION cerebro._joined_bytes(bigint, bigint) IS
+'Internal: the bytes that were joined in this session under a token, as a value, if they are so many.';
+
 CREATE OR REPLACE FUNCTION cerebro._state_weights(token bigint)
 RETURNS bytea LANGUAGE plpython3u AS {{ plpython('return relay.trainer("training.state_weights", token)') }};
 COMMENT ON FUNCTION cerebro._state_weights(bigint) IS

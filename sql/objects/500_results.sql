@@ -42,32 +42,49 @@ COMMENT ON FUNCTION cerebro._curves(text, text, integer) IS
 
 {{ function('cerebro_predict') }}
 
+{% for kind in ('double precision', 'bigint') %}
 CREATE OR REPLACE FUNCTION cerebro._predict_row(
     model_table text,
-    features double precision[],
+    features {{ kind }}[],
     mst_key integer,
+    is_whole boolean,
     OUT class_value text,
     OUT prob double precision,
     OUT estimated double precision[]
-) LANGUAGE plpython3u STABLE AS {{ plpython('return relay.trainer("rows.predict_row", dict(model_table=model_table, features=features, mst_key=mst_key))') }};
-COMMENT ON FUNCTION cerebro._predict_row(text, double precision[], integer) IS
-'Internal: cerebro_predict_row, once the number of its features is known to be one that a model may have.';
+) LANGUAGE plpython3u STABLE AS {{ plpython('return relay.trainer("rows.predict_row", dict(model_table=model_table, features=features, mst_key=mst_key), is_whole)') }};
+COMMENT ON FUNCTION cerebro._predict_row(text, {{ kind }}[], integer, boolean) IS
+'Internal: cerebro_predict_row, once the number of its features is known to be one that a model may have. is_whole: whether they are of a type, or of values, that are whole numbers only.';
 
+{% endfor %}
 -- PL/Python makes a list of an array, of five times its size, before any code of its function runs: so this looks first. It
 -- has the search path of its caller, in which the model is named.
-{{ head('cerebro_predict_row') }} LANGUAGE plpgsql STABLE AS $$
+{% for head, types, comment in variants('cerebro_predict_row') %}
+{{ head }} LANGUAGE plpgsql STABLE AS $$
 BEGIN
+{% if types[1] == 'text' %}
+    SELECT p.class_value, p.prob, p.estimated INTO class_value, prob, estimated
+      FROM cerebro.cerebro_predict_row($1, $2::numeric[], $3) p;
+{% else %}
     IF pg_catalog.cardinality($2) OPERATOR(pg_catalog.>) 16777216 THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
             MESSAGE = pg_catalog.format('features: got %s numbers; allowed: up to 16777216', pg_catalog.cardinality($2)),
             HINT = 'give the array of one row of the model';
     END IF;
     SELECT p.class_value, p.prob, p.estimated INTO class_value, prob, estimated
-      FROM cerebro._predict_row($1, $2, $3) p;
+{% if types[1] in ('smallint[]', 'integer[]', 'bigint[]') %}
+      FROM cerebro._predict_row($1, $2::bigint[], $3, true) p;
+{% elif types[1] == 'numeric[]' %}
+      FROM cerebro._predict_row($1, $2::double precision[], $3, NOT EXISTS (
+           SELECT 1 FROM pg_catalog.unnest($2) v WHERE v OPERATOR(pg_catalog.<>) pg_catalog.trunc(v))) p;
+{% else %}
+      FROM cerebro._predict_row($1, $2::double precision[], $3, false) p;
+{% endif %}
+{% endif %}
 END
 $$;
-{{ comment('cerebro_predict_row') }}
+{{ comment }}
 
+{% endfor %}
 {{ function('cerebro_predict_outputs') }}
 
 {{ function('cerebro_predict_byom') }}

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION cerebro._export_model(task text, format text, state bigint)
 RETURNS bytea LANGUAGE plpython3u AS {{ plpython('return relay.trainer("registry.export_model", task, format, state)') }};
 COMMENT ON FUNCTION cerebro._export_model(text, text, bigint) IS
-'Internal: writes the file of a model from a joined state.';
+'Internal: writes the file of a model from a joined state, and returns its first part; without a task the next part, NULL after the last one.';
 
 {{ function('cerebro_export') }}
 

@@ -274,6 +274,46 @@ def test_whoever_may_read_the_summary_may_use_the_encoding(days, administrator):
         administrator.run(f"DROP ROLE {name}")
 
 
+@pytest.mark.parametrize("function", [COLUMNS, "cerebro_pack_validation"])
+@pytest.mark.parametrize(
+    ("kind", "is_refused"),
+    [
+        ("integer", True), ("bigint", True), ("numeric", True), ("numeric(12,0)", True),
+        ("numeric(12,1)", False), ("float8", False),
+    ],
+)  # fmt: skip
+def test_whole_numbers_that_an_earlier_encoding_leaves_as_they_are(
+    days, kind, is_refused, function
+):
+    days.fetch(
+        "DROP TABLE IF EXISTS whole, whole_later; "
+        "CREATE TABLE whole AS SELECT i AS a, i AS b, i AS c, i % 2 AS y FROM generate_series(1, 20) i"
+    )
+    encodings = '{"a": "none", "b": "none", "c": "standardize"}'
+    days.fetch(
+        f"SELECT {COLUMNS}('whole', 'whole_p', 'y', 'a, b, c', encodings := %s, num_partitions := %s, replace := true)",
+        (encodings, partitions(2)),
+    )
+    days.fetch(
+        f"CREATE TABLE whole_later AS SELECT a, (b + 16777213)::{kind} AS b, c + 16777213 AS c, y FROM whole"
+    )
+    statement = f"SELECT {COLUMNS}('whole_later', 'whole_v', 'y', 'a, b, c', encoding_of := 'whole_p', replace := true)"
+    if function != COLUMNS:
+        statement = (
+            f"SELECT {function}('whole_later', 'whole_v', 'y', NULL, 'whole_p', replace := true)"
+        )
+    if is_refused:
+        with pytest.raises(
+            errors.DataException, match="column 'b': got the whole number 16777217,"
+        ):
+            days.fetch(statement)
+        days.fetch("DELETE FROM whole_later WHERE b > 16777216")
+    days.fetch(statement)
+    if kind == "numeric":  # what is no number is missing, not a whole one
+        days.fetch("INSERT INTO whole_later VALUES (1, 'NaN', 1, 1), (1, 16777218, 1, 1)")
+        days.fetch(statement)
+
+
 def test_rows_of_drift_are_bounded(days):
     insert = (
         "INSERT INTO cerebro._drift (kind, encoding_of, source_table, output_table, num_rows, column_names, encodings, "

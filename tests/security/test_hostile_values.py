@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import psycopg2
@@ -49,13 +50,17 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "bytea": st.binary(max_size=40) | st.just(b"CRBS" + bytes(60)),
     "integer": st.sampled_from([0, 1, -1, 2, 7, 2**31 - 1, -(2**31)]),
     "bigint": st.sampled_from([0, 1, -1, 2, 2**63 - 1, -(2**63)]),
+    "smallint": st.sampled_from([0, 1, -1, 2**15 - 1, -(2**15)]),
     "oid": st.sampled_from([0, 10, 2**32 - 1]),
     "double precision": st.sampled_from([0.0, 1.0, -1.0, 0.5, 1e308, float("nan"), float("inf")]),
+    "real": st.sampled_from([0.0, 1.0, -1.0, 0.5, 3e38, float("nan"), float("inf")]),
+    "numeric": st.sampled_from(["0", "16777217", "1e400", "0.1", "NaN"]).map(Decimal),
     "boolean": st.just(False),
     "timestamp with time zone": st.sampled_from(["now", "epoch", "infinity", "2000-01-01"]),
     "interval": st.sampled_from(["1 day", "-1 day", "0", "178000000 years"]),
 }
-for _kind in ("text", "integer", "double precision", "timestamp with time zone"):
+NUMBERS = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
+for _kind in (*NUMBERS, "text", "timestamp with time zone"):
     VALUES[f"{_kind}[]"] = st.lists(st.none() | VALUES[_kind], max_size=3)
 
 

@@ -149,6 +149,7 @@ ATTACKS: dict[str, list[str]] = {
         "'stolen', cerebro_mlp(), packed_table := 'A.packed'",
         "'stolen', 'LeNet5', packed_table := 'A.packed'",
     ],
+    "cerebro_tabular": ["'A.packed'"],
     "cerebro_delete_model": ["'A.models', 1"],
     "cerebro_load_configs": [
         "'A.models', 'stolen', ARRAY[1], ARRAY[%(adam)s], ARRAY['batch_size=8']",
@@ -212,7 +213,10 @@ ATTACKS: dict[str, list[str]] = {
         "'A.models', 1, 'rows', 'id', 'x', 'stolen', 1.0::double precision",
     ],
     "cerebro_predict_outputs": ["'A.out', '[[1, 2]]'", "'A.out', '[[1, 2]]', 1"],
-    "_predict_row": ["'A.out', ARRAY[1, 2], 1"],
+    "_predict_row": [
+        "'A.out', ARRAY[1, 2]::bigint[], 1, true",
+        "'A.out', ARRAY[1, 2]::float8[], 1, false",
+    ],
     "cerebro_predict_row": ["'A.out', ARRAY[1, 2]", "'A.out', ARRAY[1, 2], 1"],
     "cerebro_export": ["'A.out'", "'A.out', 1, 'npz'"],
     "cerebro_load_model_file": ["'A.models', cerebro_export('out')", "'A.planted', 'x'"],
@@ -248,7 +252,7 @@ OF_OWN_SESSION = {
     "_begin_prediction", "_catalog_differences", "_check_model", "_check_owner", "_check_run", "_check_setting", "_combine_measures", "_cores",
     "_export_model", "_lock_catalog", "_seen_rows", "_do_as_seen", "_is_seen", "_asks_session_user",
     "_extend_prediction", "_gpus", "_image_array", "_image_fault", "_inspect_model", "_named_model",
-    "_join_state", "_loopback", "_measure_final", "_memory_mb", "_measure_step", "_pack_arrays", "_pack_labels", "_pack_weights",
+    "_join_state", "_joined_bytes", "_loopback", "_measure_final", "_memory_mb", "_measure_step", "_pack_arrays", "_pack_labels", "_pack_weights",
     "_predict_batch", "_predict_buffer", "_predict_spread", "_prepare_process", "_prepare_worker", "_read_model_file",
     "_role", "_saved_state", "_state_weights", "_train_final", "_train_step", "_try_peers", "_try_scores", "_write_events", "cerebro_joined_state",
     "_with_functions", "cerebro_convert_bytea_to_integer_array", "cerebro_convert_bytea_to_real_array",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import json
 import math
 import socket
@@ -30,6 +31,7 @@ from cerebro_db.errors import (
     UndefinedRun,
     WrongRunStatus,
 )
+from cerebro_db.postgres.sessions import parts
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.watching.comparing import compare
 from cerebro_db.watching.statements import statement_of
@@ -96,6 +98,41 @@ def test_any_connection_will_do(watched: Watched, kind: str) -> None:
     if hasattr(given, "closed"):  # it is the user's
         assert not given.closed
         given.close()
+
+
+@pytest.mark.parametrize("kind", list(kinds("")))
+def test_large_values_go_and_come_in_parts(
+    watched: Watched, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = kinds(watched.dsn)[kind]()
+    monkeypatch.setattr(parts, "PART_BYTES", 100)
+    monkeypatch.setattr(parts, "LARGE_BYTES", 100)
+    database = cerebro_db.connect(given)
+    weights = np.arange(6 * 8 + 8 + 8 * 3 + 3, dtype="<f4").tobytes()
+    table = f"in_parts_{list(kinds('')).index(kind)}"
+    database.load_model(table, PLAIN)
+    assert database._call(
+        "cerebro_load_model",
+        {"model_arch_table": table, "model_arch": PLAIN, "model_weights": weights},
+    ) == 2  # fmt: skip
+    stored = watched.sql.value(f"SELECT model_weights FROM {table} WHERE model_id = 2")
+    assert bytes(stored) == weights
+    file = database.export("watched_out", 1, "npz")
+    whole = watched.sql.value("SELECT cerebro_export('watched_out', 1, 'npz')")
+    assert len(file) > 1000
+    assert arrays(file) == arrays(bytes(whole))
+    assert arrays(database.run(watched.run_id).model(1).export("npz")) == arrays(file)
+    database.drop_outputs(table)
+    database.close()
+    if hasattr(given, "closed"):
+        assert not given.closed
+        given.close()
+
+
+def arrays(file: bytes) -> dict[str, bytes]:
+    """The bytes of the arrays in a file of NumPy."""
+    with np.load(io.BytesIO(file)) as found:
+        return {name: found[name].tobytes() for name in found.files}
 
 
 def test_a_users_transaction_stays_theirs(watched: Watched) -> None:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from cerebro_db.cli.app import app
 from cerebro_db.client import connect
 from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedRun
+from cerebro_db.postgres.sessions import parts
 from tests.fitting.sizes import PARTITIONS
 from tests.watching.conftest import EPOCHS, Watched
 
@@ -179,6 +180,21 @@ def test_what_is_handed_on_is_reported_to_programs(
     file = own_folder / "one.npz"
     found = told_json("export", "watched_out", "--mst-key", 1, "--format", "npz", "--output", file, *where)  # fmt: skip
     assert found == {"file": str(file), "bytes": file.stat().st_size}
+
+
+def test_files_go_and_come_in_parts(
+    watched: Watched, own_folder: Path, monkeypatch: pytest.MonkeyPatch, tensorflow: None
+) -> None:
+    where, file = ["--dsn", watched.dsn], own_folder / "one.keras"
+    monkeypatch.setattr(parts, "PART_BYTES", 100)
+    monkeypatch.setattr(parts, "LARGE_BYTES", 100)
+    told_json("export", "watched_out", "--mst-key", 1, "--output", file, *where)
+    found = told_json("import", file, "imported_models", *where)
+    assert found == {"model_id": 1, "model_arch_table": "imported_models"}
+    assert watched.sql.value(
+        "SELECT i.model_weights = o.model_weights FROM imported_models i, watched_out o WHERE o.mst_key = 1"
+    )
+    watched.sql.run("DROP TABLE imported_models")
 
 
 def test_all_commands_but_a_few_have_json() -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import psycopg2
 
 from cerebro_db.errors import InvalidArgument, LoopbackFailed
 from cerebro_db.postgres.sessions.errors import StatementFailed, failure_of
+from cerebro_db.postgres.sessions.parts import in_parts, parts_of
 
 ALLOWED = (
     "a DSN such as 'host=... dbname=...' or 'postgresql://...', a SQLAlchemy engine, or a connection of "
     "psycopg2, psycopg or SQLAlchemy"
 )
 _LOOK_SECONDS = 0.1
+_CURSOR = "cerebro_parts"
 _DRIVERS = ("psycopg2", "psycopg", "psycopg2cffi")
+T = TypeVar("T")
 
 
 class _DbapiConnection(Protocol):
@@ -64,12 +67,25 @@ class Connections:
         self, sql: str, parameters: Sequence[Any] = ()
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Run a statement that takes long, as :meth:`table` does; Ctrl-C cancels it in the server."""
-        found: list[tuple[list[str], list[tuple[Any, ...]]]] = []
+        return self._cancellable(lambda: self.table(sql, parameters))
+
+    def large_value(self, value: str, parameters: Sequence[Any] = ()) -> list[bytes]:
+        """The parts of a ``bytea`` of any size; none of NULL. Ctrl-C cancels it in the server.
+
+        Args:
+            value: SQL of it, whose parameters are ``%s``.
+            parameters: of that.
+        """
+        return self._cancellable(lambda: self._large_value(value, parameters))
+
+    def _cancellable(self, do: Callable[[], T]) -> T:
+        """Do what takes long; Ctrl-C cancels it in the server."""
+        found: list[T] = []
         errors: list[BaseException] = []
 
         def work() -> None:
             try:
-                found.append(self.table(sql, parameters))
+                found.append(do())
             except BaseException as error:
                 errors.append(error)
 
@@ -95,19 +111,39 @@ class Connections:
     def table(
         self, sql: str, parameters: Sequence[Any] = ()
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """The names of the columns of a statement, and its rows."""
+        """The names of the columns of a statement, and its rows; bytes that are many go there before it, in parts."""
+        with self._at_work() as connection:
+
+            def run(text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+                return _done(connection, text, values)[1]
+
+            return _done(connection, *in_parts(run, sql, parameters))
+
+    def _large_value(self, value: str, parameters: Sequence[Any]) -> list[bytes]:
+        """The parts of a value, fetched one by one: the library of a connection keeps what it fetches as text."""
+        with self._at_work() as connection:
+            begins = getattr(connection, "autocommit", False) and not in_transaction(connection)
+            if begins:
+                _done(connection, "BEGIN")
+            try:
+                query = f"DECLARE {_CURSOR} NO SCROLL CURSOR FOR {parts_of(value)}"
+                _done(connection, query, parameters)
+                parts = []
+                while rows := _done(connection, f"FETCH {_CURSOR}")[1]:
+                    parts.append(bytes(rows[0][0]))
+                _done(connection, f"CLOSE {_CURSOR}")
+            finally:
+                if begins:
+                    _done(connection, "ROLLBACK")
+            return parts
+
+    @contextmanager
+    def _at_work(self) -> Iterator[_DbapiConnection]:
+        """The connection, for one thread at a time, with errors as ours."""
         with self._lock:
             connection = self._open()
             with _translated(), self._ended(connection):
-                cursor = connection.cursor()
-                try:
-                    cursor.execute(sql, tuple(map(_bound, parameters)))
-                    if cursor.description is None:
-                        return [], []
-                    names = [str(column[0]) for column in cursor.description]
-                    return names, [tuple(row) for row in cursor.fetchall()]
-                finally:
-                    cursor.close()
+                yield connection
 
     def close(self) -> None:
         """Close the connection, unless it is the user's."""
@@ -142,6 +178,21 @@ def _bound(value: Any) -> Any:
     """A parameter as drivers know it: numbers of NumPy are numbers, arrays are lists."""
     is_array = hasattr(value, "tolist") and not isinstance(value, memoryview)
     return value.tolist() if is_array else value
+
+
+def _done(
+    connection: _DbapiConnection, sql: str, parameters: Sequence[Any] = ()
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Run a statement; the names of its columns, and its rows."""
+    cursor = connection.cursor()
+    try:
+        cursor.execute(sql, tuple(map(_bound, parameters)))
+        if cursor.description is None:
+            return [], []
+        names = [str(column[0]) for column in cursor.description]
+        return names, [tuple(row) for row in cursor.fetchall()]
+    finally:
+        cursor.close()
 
 
 def in_transaction(connection: Any) -> bool:

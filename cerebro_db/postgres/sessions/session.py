@@ -28,6 +28,7 @@ from cerebro_db.postgres.sessions.errors import (
     lost,
     refused,
 )
+from cerebro_db.postgres.sessions.parts import in_parts
 
 POLL_SECONDS = 0.1
 Tick = Callable[[], None]
@@ -235,9 +236,12 @@ class Session(Ticking):
         return int(self._connection.fileno())
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Send a statement and wait for its rows; on an exception from the tick it is cancelled."""
+        """Send a statement and wait for its rows; on an exception from the tick it is cancelled.
+
+        Bytes that are many go there before it, in parts.
+        """
         self.settle()
-        self.send(sql, parameters)
+        self.send(*in_parts(self.run, sql, parameters))
         self.settle()
         return self.rows()
 

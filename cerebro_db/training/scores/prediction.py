@@ -14,6 +14,7 @@ from msgspec import structs
 from cerebro_db.configs.functions.losses import LossSpec
 from cerebro_db.configs.grids.parameters import ByOutput
 from cerebro_db.configs.names import is_custom
+from cerebro_db.configs.rounding import Rounding
 from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.training import state as states
 from cerebro_db.training.backends import Scorer
@@ -302,16 +303,24 @@ class RowModel:
         self._class_values, self._shapes, self._divisor = class_values, shapes, divisor
         self._is_reported = False
 
-    def answer(self, features: Sequence[Any], notice: Callable[[str], None] = no_notice) -> Answer:
+    def answer(
+        self,
+        features: Sequence[Any],
+        notice: Callable[[str], None] = no_notice,
+        *,
+        is_whole: bool = False,
+    ) -> Answer:
         """The best class and its probability (None for float targets), and all numbers.
 
         Args:
             features: of the row.
             notice: gets a report, once of each model, where float32 does not hold a number.
+            is_whole: whether the features are known to be whole numbers, in whatever type they come.
 
         Raises:
             InvalidArgument: the features have another shape, or there are several inputs or outputs.
-            InvalidData: one of them is NULL, or no number that a model can take.
+            InvalidData: one of them is NULL, or no number that a model can take, or a whole number that float32
+                does not hold.
         """
         if len(self._class_values) > 1:
             raise InvalidArgument(
@@ -319,7 +328,7 @@ class RowModel:
                 f"{len(self._class_values)} outputs; allowed: one output",
                 hint="cerebro.cerebro_predict_outputs takes several",
             )
-        return self.answers(self._parted(features), notice)[0]
+        return self.answers(self._parted(features), notice, is_whole=is_whole)[0]
 
     def _parted(self, features: Sequence[Any]) -> list[Sequence[Any]]:
         """The features of each input, out of those of all inputs, one after another."""
@@ -336,34 +345,39 @@ class RowModel:
         return [features[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
     def answers(
-        self, inputs: Sequence[Any], notice: Callable[[str], None] = no_notice
+        self,
+        inputs: Sequence[Any],
+        notice: Callable[[str], None] = no_notice,
+        *,
+        is_whole: bool = False,
     ) -> list[Answer]:
-        """The same for each output, from the features of each input."""
+        """The same for each output, from the features of each input; integers of Python are whole numbers."""
         if len(inputs) != len(self._shapes):
             raise InvalidArgument(
                 f"features: got {len(inputs)} inputs; allowed: {len(self._shapes)}, as many as the "
                 "model has"
             )
-        losses = Losses("features")
-        rows = [
-            self._row(features, shape, losses)
-            for features, shape in zip(inputs, self._shapes, strict=True)
-        ]
-        if losses.found is not None and not self._is_reported:
+        pairs = zip(inputs, self._shapes, strict=True)
+        rows, losses = zip(*(self._row(one, shape, is_whole) for one, shape in pairs), strict=True)
+        found = [one for one in losses if one is not None]
+        if found and not self._is_reported:
             # A query asks for each of its rows: once is enough.
             self._is_reported = True
-            notice(losses.found.notice("features"))
+            notice(sum(found[1:], found[0]).notice("features"))
         single = rows[0] if len(rows) == 1 else side_by_side(rows)
         outputs = self._model.scorer.predict_row(single)
-        found = [numbers[0] for numbers in self._model.numbers(outputs)]
+        answers = [numbers[0] for numbers in self._model.numbers(outputs)]
         return [
             _answer(numbers, values)
-            for numbers, values in zip(found, self._class_values, strict=True)
+            for numbers, values in zip(answers, self._class_values, strict=True)
         ]
 
-    def _row(self, features: Any, shape: tuple[int, ...], losses: Losses) -> np.ndarray:
+    def _row(
+        self, features: Any, shape: tuple[int, ...], is_whole: bool
+    ) -> tuple[np.ndarray, Rounding | None]:
+        """The row of an input, and the report of numbers that were changed."""
         try:
-            row = np.asarray(features, np.float64)
+            row = _numbers(features)
         except (ValueError, TypeError):
             raise InvalidArgument(
                 f"features: got something else than an array of numbers; allowed: the shape {shape}"
@@ -373,14 +387,35 @@ class RowModel:
                 f"features: got the shape {row.shape}; allowed: {shape}, that of the rows "
                 "that the model was trained on"
             )
+        values = row[np.newaxis]
         try:
-            return to_float32(row[np.newaxis], self._divisor, losses)
+            result = to_float32(values, self._divisor)
         except InvalidData:
             raise InvalidData(
                 "features: got a NULL, or a value that is NaN, infinite or too large; "
                 "allowed: finite float32 numbers",
                 hint="coalesce(value, 0) replaces a NULL; leave such a row out otherwise",
             ) from None
+        losses = Losses("features", is_whole or _are_whole(features))
+        losses.check(values, result, self._divisor)
+        return result, losses.found
+
+
+def _numbers(features: Any) -> np.ndarray:
+    """The features as int64 where they are integers, so that each is the number that was given; else as float64.
+
+    Raises:
+        ValueError, TypeError: they are no array of numbers.
+    """
+    found = np.asarray(features)
+    return found if found.dtype == np.int64 and found.size else np.asarray(features, np.float64)
+
+
+def _are_whole(features: Any) -> bool:
+    """True if all numbers are integers, be they as large as they want."""
+    if isinstance(features, list):
+        return bool(features) and all(map(_are_whole, features))
+    return type(features) is int
 
 
 def _answer(numbers: np.ndarray, class_values: Sequence[str | None]) -> Answer:

@@ -32,8 +32,8 @@ Documents = Mapping[str, str]
 _PLAIN = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.-]*", re.ASCII)
 _CACHES = "XDG_CACHE_HOME"
 _CLOSE = 1e-3  # float32 in another order of sums, through many layers
-# Sessions hand values on as text of two characters a byte, of which a gigabyte is too much.
-_MAX_BYTES = 2**29 - 2**20
+# A value of the server ends at 1 GB.
+_MAX_BYTES = 2**30 - 2**20
 
 
 def export(
