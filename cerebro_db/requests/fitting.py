@@ -56,7 +56,6 @@ class TrainingRequest(RunRequest, kw_only=True):
     strategy: sql.Text = None
     strategy_params: sql.Text = None
     deterministic: sql.Flag = None
-    notice_seconds: sql.Integer = 0
 
     @functools.cached_property
     def chosen(self) -> Strategy:
@@ -85,7 +84,6 @@ class TrainingRequest(RunRequest, kw_only=True):
         """Refuse what no table could make right, of what all runs have."""
         check_range("metrics_compute_frequency", self.metrics_compute_frequency, 1, self.epochs)
         check_seconds(self.max_seconds)
-        check_range("notice_seconds", self.notice_seconds, 0, int(MAX_SECONDS))
         check_workers(self.chosen, self.num_workers)
         _check_deterministic(self)
 
@@ -153,7 +151,6 @@ class FitRequest(TrainingRequest, kw_only=True):
         strategy_params: of the strategy, such as `'rounds=4'`. Default: its defaults
         deterministic: true refuses strategies of which a call does not always have the same results; with
             `'auto'` [no speeds are measured](#how-fast-steps-are). Default: all are allowed
-        notice_seconds: least time between two lines of epochs; 0 for a line an epoch
     """
 
     source_table: sql.Text
@@ -178,7 +175,6 @@ class FitRequest(TrainingRequest, kw_only=True):
     strategy: sql.Text = None
     strategy_params: sql.Text = None
     deterministic: sql.Flag = None
-    notice_seconds: sql.Integer = 0
 
     def __post_init__(self) -> None:
         """Refuse what no table could make right."""

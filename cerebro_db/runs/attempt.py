@@ -203,7 +203,7 @@ class Attempt:
         """Lines of a search, or of another run."""
         clock = time.monotonic
         if setup.spec.search is None:
-            return RunNotices(state, self._notify, clock, active, self._limits.notice_seconds)
+            return RunNotices(state, self._notify, clock, active)
         return SearchNotices(state, self._notify, clock, active, setup.spec.search, decider.outlook)
 
     def _admit(
@@ -325,7 +325,6 @@ class Limits:
         any_version: whether it may go on with other versions of what computes.
         model_output_table: another name for the output; None for the one that the run began with.
         search_path: for that name.
-        notice_seconds: least time between two lines of epochs.
     """
 
     max_seconds: float | None = None
@@ -333,7 +332,6 @@ class Limits:
     any_version: bool = False
     model_output_table: str | None = None
     search_path: CallerPath | None = None
-    notice_seconds: float = 0.0
 
     @classmethod
     def of(cls, request: ResumeRequest, search_path: CallerPath | None = None) -> Limits:

@@ -430,7 +430,7 @@ def fit_multiple(
         CerebroError: the request is wrong, and nothing was started; or the run stopped, and can
             be resumed.
     """
-    limits = Limits(request.max_seconds, notice_seconds=request.notice_seconds or 0.0)
+    limits = Limits(max_seconds=request.max_seconds)
     return Drive(pool, dialect, limits, notify, decider, registered).begin(
         request, functools.partial(set_up, request)
     )

@@ -21,7 +21,6 @@ class RunNotices:
         notify: takes a line.
         clock: seconds that only grow.
         seconds_before: that earlier drivers spent.
-        least_seconds: between two lines of epochs; the last epoch always has one.
     """
 
     def __init__(
@@ -30,12 +29,10 @@ class RunNotices:
         notify: Callable[[str], None],
         clock: Clock,
         seconds_before: float = 0.0,
-        least_seconds: float = 0.0,
     ) -> None:
         self._state, self.notify, self._clock = state, notify, clock
         self._dataset = VALIDATION if VALIDATION in state.spec.scored else TRAINING
         self._seconds_before, self._began = seconds_before, clock()
-        self._least_seconds, self._last_line = least_seconds, -math.inf
         self._rows = self._reported = 0
         self._scores: dict[int, list[Measures]] = {}
         while self._is_next():
@@ -83,10 +80,7 @@ class RunNotices:
         """Report each complete epoch that has not been reported."""
         while self._is_next():
             self._reported += 1
-            now = self._clock()
-            if self._reported < self._last and now - self._last_line < self._least_seconds:
-                continue
-            self._last_line, spent = now, now - self._began
+            spent = self._clock() - self._began
             speed = self._rows / spent if spent > 0 else 0.0
             # Later ones of a search may come to the same epoch.
             so_far = " so far" if self._state.spec.is_open else ""

@@ -190,17 +190,3 @@ def test_a_large_search_tells_of_each_twentieth_or_minute() -> None:
     state.apply(events.Failed(3, "failed", "x"))
     report.epochs()
     assert len(lines) == 2  # it was done already
-
-
-def test_lines_of_epochs_come_no_sooner_than_is_asked_for_but_for_the_last() -> None:
-    lines: list[str] = []
-    state, clock = run_state({1: 1.0}, [0], epochs=5), [0.0]
-    planned(state, [Hop(1, epoch, 0, 0) for epoch in range(1, 6)])
-    report = RunNotices(state, lines.append, lambda: clock[0], least_seconds=10.0)
-    for epoch in range(1, 6):
-        clock[0] += 4.0
-        do(state, Hop(1, epoch, 0, 0))
-        if epoch == 5:
-            state.apply(events.Scored(5, (1,)))
-        report.epochs()
-    assert epochs(lines) == [f"epoch {epoch} of 5: 1 configurations" for epoch in (1, 4, 5)]
