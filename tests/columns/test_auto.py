@@ -14,7 +14,7 @@ def mixed(db: Any) -> Any:
     db.fetch(
         "CREATE TABLE mixed AS SELECT id, id * 7 % 601 AS number, id * 31 % 5 AS grade, 3 AS same, "
         "id % 2 = 0 AS flag, (ARRAY['red', 'green', 'blue'])[1 + id % 3] AS colour, 'shop ' || id * 13 % 83 AS shop, "
-        "'name ' || id AS name, 'one' AS word, date '2024-01-01' + id AS day, time '01:00' AS opens, "
+        "'name ' || id AS name, 'one'::text AS word, date '2024-01-01' + id AS day, time '01:00' AS opens, "
         "id * interval '1 hour' AS lasts, CASE WHEN id % 61 < 20 THEN 'low' ELSE 'high' END AS y, "
         "CASE WHEN id % 61 < 20 THEN 'refused' ELSE 'paid' END AS outcome, (id % 61 - 19.5) * 3 AS score, "
         f"ARRAY[id]::real[] AS list FROM generate_series(1, {ROWS}) id"
