@@ -1,14 +1,14 @@
 """Errors of processes beside the server, as exceptions that the server reports."""
 
-import re
 from typing import Any, Dict
 
 from . import backend
 
-# What moves the cursor or the text of a terminal: the same as configs/messages.py has for the program.
-_CONTROLS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+# What moves the cursor or the text of a terminal, from and to: the same as configs/messages.py has for the program.
+_CONTROLS = (
+    (0, 8), (0xB, 0x1F), (0x7F, 0x9F), (0x61C, 0x61C), (0x200E, 0x200F), (0x2028, 0x202E), (0x2066, 0x2069),
+    (0xD800, 0xDFFF),
+)  # fmt: skip
 # What the server shows before a message that has no colon, which it cannot show alone.
 _UNNAMED = "cerebro"
 
@@ -36,11 +36,13 @@ def failure(
 
 def visible(text: str) -> str:
     """A text whose controls are shown as codes: names in messages may have been chosen by others."""
-    return _CONTROLS.sub(_code, text)
+    return "".join(map(_shown, text))
 
 
-def _code(match: Any) -> str:
-    number = ord(match.group())
+def _shown(letter: str) -> str:
+    number = ord(letter)
+    if not any(first <= number <= last for first, last in _CONTROLS):
+        return letter
     return "\\x%02x" % number if number < 0x100 else "\\u%04x" % number
 
 
