@@ -237,12 +237,12 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
 
     @property
     def ids(self) -> int:
-        """How many ids its feature may be, from 0, as rows of an embedding; 0 where it is no id."""
+        """Number of ids, the rows of an embedding; 0 where its feature is no id."""
         return 0
 
     @property
     def categories_listed(self) -> int:
-        """How many categories it has of those that ``max_categories`` limits."""
+        """Number of categories that count towards ``max_categories``."""
         return 0
 
     # -- the survey of the training rows -----------------------------------------------------------
@@ -462,7 +462,7 @@ class Encoding(Recorded, frozen=True, omit_defaults=False, eq=False):
 
     @property
     def ids(self) -> dict[str, tuple[int, ...]]:
-        """How many ids each column has, of each input that holds ids."""
+        """Numbers of ids of the columns, by the inputs that hold ids."""
         found = {part: tuple(one.ids for one in self.part(part).columns) for part in self.parts}
         return {part: counts for part, counts in found.items() if any(counts)}
 
@@ -518,7 +518,7 @@ class Piece(NamedTuple):
     column: EncodedColumn
 
     def described(self) -> dict[str, Any]:
-        """What a network has to know: the column, its encoding, its place, and how many ids there are."""
+        """Column, encoding, place and number of ids, as ``input_columns`` of the summary has them."""
         column = self.column
         return {
             "column": column.name,

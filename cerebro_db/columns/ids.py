@@ -57,7 +57,7 @@ class Many(Categorical, frozen=True, omit_defaults=False, eq=False):
 
     @property
     def places(self) -> int:
-        """How many places there are."""
+        """Number of places: of the categories, of missing and of unseen values."""
         return len(self.categories) + 2
 
 

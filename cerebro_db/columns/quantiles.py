@@ -131,7 +131,7 @@ class Quantile(Quantiles, frozen=True, omit_defaults=False, eq=False):
     @property
     def shares(self) -> list[float]:
         """Equal steps."""
-        return [place / self.quantiles for place in range(self.quantiles + 1)]
+        return _steps(self.quantiles)
 
     def by_quantiles(self, quantiles: Sequence[float]) -> Self:
         """The points of the curve."""
@@ -224,8 +224,7 @@ class PiecewiseLinear(Quantiles, frozen=True, omit_defaults=False, eq=False):
     @property
     def shares(self) -> list[float]:
         """Equal steps."""
-        steps = self.bins if self.by == "quantiles" else _FINE
-        return [place / steps for place in range(steps + 1)]
+        return _steps(self.bins if self.by == "quantiles" else _FINE)
 
     def by_quantiles(self, quantiles: Sequence[float]) -> Self:
         """Bins between the quantiles that differ."""
@@ -285,6 +284,11 @@ class PiecewiseLinear(Quantiles, frozen=True, omit_defaults=False, eq=False):
         for place, (low, high) in enumerate(self._bins, position):
             feature = f"{self.name} from {low:.6g} to {high:.6g}"
             yield described_row(place, feature, center=low, scale=high - low, fill=self.fill)
+
+
+def _steps(parts: int) -> list[float]:
+    """The ends of equal parts, from 0 to 1."""
+    return [place / parts for place in range(parts + 1)]
 
 
 def _are_sorted(*lists: Sequence[float]) -> bool:

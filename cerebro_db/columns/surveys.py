@@ -97,7 +97,7 @@ class Survey(Protocol):
         min_coverage: least share of the values that these have.
         zone: the time zone of the caller's session.
         read: the columns of the table that are read.
-        notify: is told what a user should know.
+        notify: gets what a user should know.
     """
 
     table: str
@@ -110,7 +110,7 @@ class Survey(Protocol):
     notify: Callable[[str], None]
 
     def remark(self, what: str, column: str) -> None:
-        """Remember what a user should know about a column; columns of which the same is true are told together.
+        """Remember what a user should know about a column; columns of which the same is true share a notice.
 
         Args:
             what: the columns that are named before it are.

@@ -15,7 +15,7 @@ from cerebro_db.configs.architectures.architecture import check_architecture, wi
 from cerebro_db.configs.architectures.limits import read_json
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.configs.architectures.nets import DataShape
-from cerebro_db.configs.architectures.tabular import TableInput, TableOutput, TabularNet
+from cerebro_db.configs.architectures.tabular import TabularNet
 from cerebro_db.configs.names import PREFIX
 from cerebro_db.errors import (
     CerebroError,
@@ -33,7 +33,7 @@ from cerebro_db.postgres.sessions.locks import lock
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables import libraries
-from cerebro_db.postgres.tables.packed import load_packed
+from cerebro_db.postgres.tables.packed import PackedTable, load_packed
 from cerebro_db.postgres.tables.relations import (
     KINDS,
     Relation,
@@ -84,7 +84,11 @@ def _data_shape(session: Session, request: LoadRequest) -> DataShape | None:
     """Shapes that the packed table asks of the model, if one is named."""
     if request.packed_table is None:
         return None
-    packed = load_packed(session, request.packed_table, "packed_table")
+    return _shapes_of(load_packed(session, request.packed_table, "packed_table"))
+
+
+def _shapes_of(packed: PackedTable) -> DataShape:
+    """Shapes of the inputs and targets of a packed table."""
     return DataShape(
         str(packed.relation.name),
         tuple(one.shape for one in packed.inputs),
@@ -112,11 +116,7 @@ def tabular_net(session: Session, request: TabularRequest) -> str:
     packed = load_packed(session, text, role)
     encoding = packed.encoding
     ids = encoding.ids if isinstance(encoding, Encoding) else {}
-    inputs = [TableInput(one.shape, ids.get(one.name, ())) for one in packed.inputs]
-    outputs = [
-        TableOutput(one.num_classes or math.prod(one.shape), one.is_class) for one in packed.targets
-    ]
-    return net.json_for(inputs, outputs)
+    return net.json_for(_shapes_of(packed), [ids.get(one.name, ()) for one in packed.inputs])
 
 
 def _filled(session: Session, request: LoadRequest, data: DataShape | None) -> LoadRequest:

@@ -105,9 +105,7 @@ def mlp(
     check_activation("activation", activation)
     if output_activation is not None:
         check_activation("output_activation", output_activation)
-    rate = 0.0 if dropout is None else float(dropout)
-    if not 0 <= rate < 1:
-        raise InvalidArgument(f"dropout: got {rate}; it must be a number from 0 below 1")
+    rate = check_dropout(0.0 if dropout is None else float(dropout))
     layers = [
         *_first(inputs),
         *_hidden(units, activation, rate),
@@ -144,6 +142,17 @@ def _output(units: int | None, activation: str | None) -> dict[str, Any]:
     if activation is None:
         activation = "linear" if units == 1 else "softmax"
     return _layer("Dense", "outputs", units=units, activation=activation)
+
+
+def check_dropout(rate: float | None) -> float:
+    """The rate of a dropout.
+
+    Raises:
+        InvalidArgument: it is NULL, below 0, or not below 1.
+    """
+    if rate is None or not 0 <= rate < 1:
+        raise InvalidArgument(f"dropout: got {rate}; it must be a number from 0 below 1")
+    return rate
 
 
 def check_activation(name: str, value: str | None) -> None:

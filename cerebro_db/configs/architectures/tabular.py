@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from cerebro_db.configs.architectures.nets import check_activation
+from cerebro_db.configs.architectures.nets import DataShape, check_activation, check_dropout
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import check_range, shown
 from cerebro_db.errors import InvalidArgument
@@ -23,30 +23,6 @@ from cerebro_db.errors import InvalidArgument
 _MOST_IDS = 2**24
 _MOST_UNITS, _MOST_DEPTH, _MOST_EMBEDDING = 100_000, 100, 4096
 _WIDENED = 2  # of the hidden layer in a residual block, in units
-
-
-class TableInput(NamedTuple):
-    """An input of a packed table.
-
-    Attributes:
-        shape: of a row.
-        ids: how many ids there are at each place; empty where it holds numbers.
-    """
-
-    shape: tuple[int, ...]
-    ids: tuple[int, ...] = ()
-
-
-class TableOutput(NamedTuple):
-    """A target of a packed table.
-
-    Attributes:
-        units: how many classes, or numbers.
-        is_class: whether it has classes.
-    """
-
-    units: int
-    is_class: bool
 
 
 @dataclass(frozen=True)
@@ -62,12 +38,12 @@ class TabularNet:
         activation: of hidden layers.
     """
 
-    kind: str = "mlp"
-    units: int = 256
-    depth: int = 2
-    dropout: float = 0.1
-    embedding: int = 8
-    activation: str = "relu"
+    kind: str
+    units: int
+    depth: int
+    dropout: float | None
+    embedding: int
+    activation: str
 
     def check(self) -> None:
         """Refuse what no table could make right.
@@ -83,47 +59,46 @@ class TabularNet:
         check_range("units", self.units, 1, _MOST_UNITS, optional=False)
         check_range("depth", self.depth, 0, _MOST_DEPTH, optional=False)
         check_range("embedding", self.embedding, 1, _MOST_EMBEDDING, optional=False)
-        if self.dropout is None or not 0 <= self.dropout < 1:
-            raise InvalidArgument(
-                f"dropout: got {self.dropout}; it must be a number from 0 below 1"
-            )
+        check_dropout(self.dropout)
         check_activation("activation", self.activation)
 
-    def json_for(self, inputs: Sequence[TableInput], outputs: Sequence[TableOutput]) -> str:
+    def json_for(self, data: DataShape, ids: Sequence[tuple[int, ...]]) -> str:
         """The JSON of the net, a functional model.
 
         Args:
-            inputs: in the order of the packed table.
-            outputs: likewise.
+            data: shapes of the packed table.
+            ids: of each input, how many ids there are at each place; empty where it holds numbers.
 
         Raises:
-            InvalidArgument: a value is wrong, or there are more ids than float32 holds.
+            InvalidArgument: there are more ids than float32 holds.
         """
-        self.check()
         graph = _Graph()
-        parts = [self._entered(graph, place, one) for place, one in enumerate(inputs)]
+        pairs = enumerate(zip(data.inputs, ids, strict=True))
+        parts = [self._entered(graph, place, *one) for place, one in pairs]
         rows = parts[0] if len(parts) == 1 else graph.concatenated("row", parts)
         hidden = KINDS[self.kind](self, graph, rows)
-        for place, output in enumerate(outputs, 1):
-            name = "outputs" if len(outputs) == 1 else f"outputs_{place}"
-            activation = "softmax" if output.is_class else "linear"
-            graph.outputs.append(graph.dense(name, hidden, output.units, activation))
+        for place, (units, is_class) in enumerate(zip(data.units, data.classes, strict=True), 1):
+            name = "outputs" if len(data.units) == 1 else f"outputs_{place}"
+            activation = "softmax" if is_class else "linear"
+            graph.outputs.append(graph.dense(name, hidden, units, activation))
         return graph.to_json(f"tabular_{self.kind}")
 
-    def _entered(self, graph: _Graph, place: int, given: TableInput) -> _Tensor:
+    def _entered(
+        self, graph: _Graph, place: int, shape: tuple[int, ...], ids: tuple[int, ...]
+    ) -> _Tensor:
         """An input as a row of numbers."""
-        name = "ids" if given.ids else "features"
-        rows = graph.input(name if place == 0 else f"{name}_{place}", given.shape)
-        if not given.ids:
+        name = "ids" if ids else "features"
+        rows = graph.input(name if place == 0 else f"{name}_{place}", shape)
+        if not ids:
             return rows if len(rows.shape) == 1 else graph.flat(rows)
-        starts = list(itertools.accumulate(given.ids, initial=0))
+        starts = list(itertools.accumulate(ids, initial=0))
         if starts[-1] > _MOST_IDS:
             raise InvalidArgument(
                 f"packed_table: its columns have {starts[-1]} ids together; allowed: up to {_MOST_IDS}, which "
                 "float32 holds exactly",
                 hint="ids(n) in the encodings puts categories of fewer than n rows together",
             )
-        if len(given.ids) > 1:
+        if len(ids) > 1:
             rows = graph.add(
                 "Rescaling", f"{rows.layer}_of_all", rows, scale=1.0, offset=starts[:-1]
             )
@@ -182,7 +157,7 @@ class _Graph:
     def dense(self, name: str, given: _Tensor, units: int, activation: str) -> _Tensor:
         return self.add("Dense", name, given, shape=(units,), units=units, activation=activation)
 
-    def dropped(self, name: str, given: _Tensor, rate: float) -> _Tensor:
+    def dropped(self, name: str, given: _Tensor, rate: float | None) -> _Tensor:
         return self.add("Dropout", name, given, rate=rate) if rate else given
 
     def flat(self, given: _Tensor) -> _Tensor:
