@@ -73,7 +73,7 @@ def program_key(
     loss = (params.loss.name, repr(params.loss.arguments), several)
     weighted = fit.class_weight is not None
     optimizer = (params.optimizer.name, params.optimizer.schedule, params.optimizer.parts)
-    layers = (architecture.id, params.freeze, params.dtype_policy)
+    layers = (architecture.id, params.freeze, params.dtype_policy, params.loss_per_member)
     return (layers, optimizer, loss, penalties, weighted, fit.batch_size if jit else None)
 
 

@@ -12,10 +12,12 @@ from msgspec import structs
 from cerebro_db.columns.encoded import Encoding
 from cerebro_db.configs.architectures import nets
 from cerebro_db.configs.architectures.architecture import check_architecture, with_activations
+from cerebro_db.configs.architectures.graphs import Scale
+from cerebro_db.configs.architectures.image import ImageNet
 from cerebro_db.configs.architectures.limits import read_json
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.configs.architectures.nets import DataShape
-from cerebro_db.configs.architectures.tabular import TabularNet
+from cerebro_db.configs.architectures.tabular import Feature, TabularNet
 from cerebro_db.configs.names import PREFIX
 from cerebro_db.errors import (
     CerebroError,
@@ -26,6 +28,7 @@ from cerebro_db.errors import (
     WrongObjectType,
 )
 from cerebro_db.models.architectures import inspect, limits_of, read_file
+from cerebro_db.models.target_scales import scale_of
 from cerebro_db.postgres.calls.host import control_session
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.errors import StatementFailed
@@ -43,7 +46,7 @@ from cerebro_db.postgres.tables.relations import (
     new_table,
     require_text,
 )
-from cerebro_db.requests.models import FileRequest, LoadRequest, TabularRequest
+from cerebro_db.requests.models import FileRequest, ImageRequest, LoadRequest, TabularRequest
 
 ROLE = "model_arch_table"
 
@@ -115,8 +118,35 @@ def tabular_net(session: Session, request: TabularRequest) -> str:
     net.check()
     packed = load_packed(session, text, role)
     encoding = packed.encoding
-    ids = encoding.ids if isinstance(encoding, Encoding) else {}
-    return net.json_for(_shapes_of(packed), [ids.get(one.name, ()) for one in packed.inputs])
+    columns: dict[str, list[Feature]] = {one.name: [] for one in packed.inputs}
+    if isinstance(encoding, Encoding):
+        for piece in encoding.pieces:
+            columns[piece.part].append(Feature(piece.column.width, piece.column.ids))
+    return net.json_for(_shapes_of(packed), list(columns.values()), _scales(session, packed))
+
+
+def image_net(session: Session, request: ImageRequest) -> str:
+    """The JSON of a net for the images and targets of a packed table.
+
+    Args:
+        session: sees what the caller does.
+        request: which table and what net.
+
+    Raises:
+        InvalidArgument: a value is wrong, or the rows are no images.
+        WrongObjectType: the table is not packed.
+    """
+    given = request.given()
+    role = "packed_table"
+    text = given.pop(role)
+    net = ImageNet(**given)
+    net.check()
+    packed = load_packed(session, text, role)
+    return net.json_for(_shapes_of(packed), _scales(session, packed))
+
+
+def _scales(session: Session, packed: PackedTable) -> list[Scale | None]:
+    return [None if one.is_class else scale_of(session, packed, one) for one in packed.targets]
 
 
 def _filled(session: Session, request: LoadRequest, data: DataShape | None) -> LoadRequest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import cerebro_db
@@ -159,7 +159,7 @@ def register(
         )
     description, tags = checked_description(request.description), checked_tags(request.tags)
     run = Catalog(session).run(request.run_id)
-    table = _models_of(session, run)
+    table = models_of(session, run)
     mst_key = table.only_key() if request.mst_key is None else request.mst_key
     table.check_key(mst_key)
     model = load_models(session, table, [mst_key])[0]
@@ -174,7 +174,7 @@ def register(
         facts=stored_facts(table),
         lineage=lineage_of(session, run, mst_key, promotion),
     )
-    return _added(session, reference, new, table.states)
+    return add_version(session, reference, new, state_chunks(session, table.states, new.mst_key))
 
 
 def set_alias(session: Session, name: str | None, alias: str | None, version: int | None) -> None:
@@ -282,7 +282,7 @@ def _kept(
     return registry, model_id
 
 
-def _models_of(session: Session, run: StoredRun) -> ModelTable:
+def models_of(session: Session, run: StoredRun) -> ModelTable:
     """The output tables of a run, if they are still its own."""
     if run.status != "finished":
         raise WrongRunStatus(
@@ -300,13 +300,44 @@ def _models_of(session: Session, run: StoredRun) -> ModelTable:
     return table
 
 
-def _added(
-    session: Session, reference: ModelReference, new: NewVersion, states: QualifiedName
+def kept_model(session: Session, reference: ModelReference) -> None:
+    """Refuse a model that is not the caller's.
+
+    Raises:
+        UndefinedModel: the caller has none of that name.
+    """
+    Registry(session).kept(reference)
+
+
+def add_version(
+    session: Session,
+    reference: ModelReference,
+    new: NewVersion,
+    state: Iterable[bytes],
 ) -> int:
+    """Add a version to the caller's model of a name, which is made where there is none; returns its number.
+
+    Args:
+        session: in a transaction.
+        reference: names the model.
+        new: the version.
+        state: its chunks, in their order.
+    """
     registry = Registry(session)
     role = session.run("SELECT cerebro._role()::bigint")[0][0]
     lock(session, f"models of role {role}")
     model_id = registry.made(reference)
     version = registry.add_version(model_id, new)
-    registry.copy_state(model_id, version, states, new.mst_key)
+    for chunk, data in enumerate(state):
+        registry.add_chunk(model_id, version, chunk, data)
     return version
+
+
+def state_chunks(session: Session, states: QualifiedName, key: int) -> Iterator[bytes]:
+    """The chunks of a state in a table of states, in their order, one in memory at a time."""
+    numbers = session.run(
+        f"SELECT s.chunk FROM {states.sql} s WHERE s.mst_key = %s ORDER BY 1", (key,)
+    )
+    for (chunk,) in numbers:
+        sql = f"SELECT s.state FROM {states.sql} s WHERE s.mst_key = %s AND s.chunk = %s"
+        yield bytes(session.run(sql, (key, chunk))[0][0])

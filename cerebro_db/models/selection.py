@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from msgspec import structs
 from cerebro_db.configs.architectures.architecture import check_architecture, with_dropout
 from cerebro_db.configs.architectures.freezing import parse_freeze, with_frozen
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
+from cerebro_db.configs.architectures.members import check_members
 from cerebro_db.configs.grids import model_selection
 from cerebro_db.configs.grids.grid import Choices, Grid, metrics_notice, parse_compile_grid
 from cerebro_db.configs.grids.model_selection import Suits
@@ -142,13 +143,18 @@ def _check_given(name: str, value: str | None) -> None:
         raise InvalidArgument(f"{name}: got NULL; allowed: a text")
 
 
-_ABOUT_LAYERS = ("dropout", "freeze")
+# Checks of what is about layers, by the names of parameters; each raises InvalidArchitecture.
+_ABOUT_LAYERS: Mapping[str, Callable[[dict[str, Any], Any], object]] = {
+    "dropout": with_dropout,
+    "freeze": lambda config, value: with_frozen(config, parse_freeze(value, "freeze")),
+    "loss_per_member": lambda config, value: check_members(config),
+}
 _ANY_RATE = 0.5
 
 
 def _is_given(value: Any) -> bool:
     """False for what is about no layer; a rate of 0 is about layers too."""
-    return value is not None and value not in ("", [], ())
+    return value is not None and value is not False and value not in ("", [], ())
 
 
 def _values_of(grid: Grid, model_id: int, name: str) -> tuple[Any, ...]:
@@ -244,10 +250,7 @@ class Suiting:
         if model_id not in self._configs:
             self._configs[model_id] = check_architecture(self._texts[model_id], self._limits)
         try:
-            if name == "dropout":
-                with_dropout(self._configs[model_id], value)
-            else:
-                with_frozen(self._configs[model_id], parse_freeze(value, "freeze"))
+            _ABOUT_LAYERS[name](self._configs[model_id], value)
         except InvalidArchitecture:
             return False
         except InvalidArgument:  # it is refused when the parameters are parsed
@@ -292,18 +295,20 @@ def check_layers(
     """
     params = {text: parse_compile_params(text) for text in {r.compile_params for r in rows}}
     wanted = {(row.model_id, _layers_of(params[row.compile_params])) for row in rows}
-    for model_id, (rate, freeze) in sorted(wanted, key=repr):
+    for model_id, values in sorted(wanted, key=repr):
+        given = [pair for pair in zip(_ABOUT_LAYERS, values, strict=True) if _is_given(pair[1])]
         try:
-            if rate is not None or freeze:
-                config = check_architecture(texts[model_id], limits)
-                with_frozen(config if rate is None else with_dropout(config, rate), freeze)
+            config = check_architecture(texts[model_id], limits) if given else {}
+            for name, value in given:
+                _ABOUT_LAYERS[name](config, value)
         except CerebroError as error:
             error.message = f"model_id {model_id}: {error.message}"
             raise
 
 
-def _layers_of(params: CompileParams) -> tuple[float | None, tuple[str, ...]]:
-    return params.dropout, params.freeze
+def _layers_of(params: CompileParams) -> tuple[Any, ...]:
+    """Values of the parameters about layers, in the order of ``_ABOUT_LAYERS``."""
+    return tuple(getattr(params, name) for name in _ABOUT_LAYERS)
 
 
 def _target(

@@ -193,6 +193,7 @@ class Relay:
 
     cores = staticmethod(machine.cores)
     memory_mb = staticmethod(machine.memory_mb)
+    writing_role = staticmethod(Services.writing_role)
 
     # -- inside ------------------------------------------------------------------
     def _ask(self, call: Dict[str, Any], like: Any = None) -> Any:

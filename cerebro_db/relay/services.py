@@ -27,6 +27,10 @@ class Services:
         interrupts: of the driver that is served; None for a trainer, which has none of its own.
     """
 
+    # Role, by its number, for which a function writes the catalog at this moment, and in which statement; None for nobody.
+    # An error of a segment may jump over what takes it back.
+    writer: Any = None
+
     def __init__(self, plpy: Any, plans: Dict[Any, Any]) -> None:
         self._plpy, self._plans = plpy, plans
         self.errors: List[BaseException] = []
@@ -47,6 +51,8 @@ class Services:
                     self.interrupts.came(error)
         elif "execute" in message:
             process.send(self._answered(self._execute, message["execute"]))
+        elif "write" in message:
+            process.send(self._answered(self._write, message["write"]))
         elif "subtransaction" in message:
             process.send(self._answered(self._subtransaction, message["subtransaction"]))
         elif "settings" in message:
@@ -81,6 +87,21 @@ class Services:
             found = self._plpy.execute(query)
         names = found.colnames() if len(found) else []
         return {"names": names, "rows": [[row[name] for name in names] for row in found]}
+
+    def _write(self, given: List[Any]) -> Dict[str, Any]:
+        """Call a function that writes the catalog, as the role that has called ours: nothing but that call is run meanwhile."""
+        role = self._plpy.execute("SELECT cerebro._role()::pg_catalog.text AS role")[0]["role"]
+        before, Services.writer = Services.writer, (role, backend.statement_began())
+        try:
+            return self._execute(given)
+        finally:
+            Services.writer = before
+
+    @staticmethod
+    def writing_role() -> Any:
+        """Number of the role for which a function writes the catalog at this moment, as text; None for none."""
+        role, statement = Services.writer or (None, None)
+        return role if statement == backend.statement_began() else None
 
     def _plan(self, query: str, types: List[str]) -> Any:
         key = (query, tuple(types))

@@ -2,6 +2,10 @@
 
 from cerebro_db.requests import (
     administration,
+    automl,
+    calibrating,
+    ensembling,
+    explaining,
     fitting,
     jobs,
     models,
@@ -13,6 +17,6 @@ from cerebro_db.requests import (
 from cerebro_db.requests.declared import FUNCTIONS, Function, Request
 
 __all__ = (
-    "FUNCTIONS", "Function", "Request", "administration", "fitting", "jobs", "models", "packing", "predicting",
-    "registry", "searching",
+    "FUNCTIONS", "Function", "Request", "administration", "automl", "calibrating", "ensembling", "explaining", "fitting",
+    "jobs", "models", "packing", "predicting", "registry", "searching",
 )  # fmt: skip

@@ -65,23 +65,26 @@ class PromotionRequest(sql.Request):
     model:digits@champion, if it is better on the validation table of the run than the version that has the
     alias, or where none has. Both are scored anew: on the packed rows, or, where one of them was trained with
     another encoding or other classes, on the raw rows that these were packed from, each by its own encoding.
-    validation_table: other rows, packed or raw. Returns the version, NULL where it is no better. The lineage of
-    the version tells what was compared.
+    validation_table: other rows, packed or raw. version: a registered version of the model competes, not one of a
+    run. Returns the version, NULL where it is no better. The lineage of a new version tells what was compared.
 
     Attributes:
         run_id: a run whose output tables are there, with a validation table unless `validation_table` names
-            one
+            one; NULL with `version`
         model: a model of the calling role with an alias, such as `'model:plants@champion'`; the model is made
             where there is none
         mst_key: which model of the run; default: the first of `cerebro.leaderboard`
         validation_table: other rows to compare by: a packed table, or a table or view of raw rows with the
             columns that the two were trained on
+        version: of the model, such as that of `cerebro_ensemble` or `cerebro_calibrate`: it competes for the
+            alias; with `validation_table`, and without `mst_key`
     """
 
     run_id: sql.BigInt
     model: sql.Text
     mst_key: sql.Integer = None
     validation_table: sql.Text = None
+    version: sql.Integer = None
 
 
 @sql.function("cerebro_submit", "bigint", entry="jobs.submit", job=sql.ATTENDED)

@@ -89,19 +89,28 @@ class MlpRequest(sql.Request):
 @sql.function("cerebro_tabular", "json", entry="models.tabular", job=sql.READS)
 class TabularRequest(sql.Request):
     """The JSON of a net for the rows and the target of a packed table, for cerebro_load_model. Columns that were packed
-    with the encoding ids are embedded. kind: mlp for hidden layers one after another, resnet for residual blocks.
+    with the encoding ids are embedded. kind: mlp for hidden layers one after another, resnet for residual blocks, tabm for
+    nets that share layers, pnn for products of each two columns, transformer for attention between columns.
 
     Attributes:
         packed_table: a packed table, best of [cerebro_pack_columns](packing.md#cerebro_pack_columns): its inputs
             and targets make the first and the last layers
         kind: `'mlp'`: `depth` hidden layers one after another. `'resnet'`: `depth` residual blocks, each a
-            normalization and two layers, after Gorishniy et al. 2021
-        units: of each hidden layer, 1 to 100,000; the inner layer of a residual block has twice as many
-        depth: hidden layers or residual blocks, 0 to 100
-        dropout: rate of the dropout after each hidden layer; 0 for none
-        embedding: numbers that stand for an id of a column that was packed with `ids`, 1 to 4096
+            normalization and two layers, after Gorishniy et al. 2021. `'tabm'`: `members` nets that
+            share `depth` hidden layers, after Gorishniy et al. 2025, to be trained with
+            [`loss_per_member`](configurations.md#compile-parameters). `'pnn'`: hidden layers over the inner products
+            of each two columns, after Qu et al. 2016. `'transformer'`: `depth` blocks of attention between columns,
+            the FT-Transformer of Gorishniy et al. 2021 with the mean of the columns at its end. The last two take up
+            to 200 columns, or the numbers of an array
+        units: of each hidden layer, 1 to 100,000; the inner layer of a block has twice as many. Of `'transformer'`
+            also the numbers that stand for a column: 32 to 192 are usual
+        depth: hidden layers or blocks, 0 to 100
+        dropout: rate of the dropout after each hidden layer, and of attention; 0 for none
+        embedding: numbers that stand for an id of a column that was packed with `ids`, 1 to 4096; of `'pnn'` the
+            numbers that stand for each column
         activation: of the hidden layers: one of Keras, or `custom.name` of an
             [expression](configurations.md#expressions)
+        members: of `'tabm'`, 1 to 1024
     """
 
     packed_table: sql.Text
@@ -110,6 +119,34 @@ class TabularRequest(sql.Request):
     depth: sql.Integer = 2
     dropout: sql.Number = 0.1
     embedding: sql.Integer = 8
+    activation: sql.Text = "relu"
+    members: sql.Integer = 32
+
+
+@sql.function("cerebro_image", "json", entry="models.image", job=sql.READS)
+class ImageRequest(sql.Request):
+    """The JSON of a net for the images and the target of a packed table, for cerebro_load_model. kind: convnet for two
+    convolutions a stage, resnet for a residual block a stage.
+
+    Attributes:
+        packed_table: a packed table of one input of images, of any size: those of
+            [cerebro_pack_images](packing.md#cerebro_pack_images), or arrays `[height][width]` or
+            `[height][width][channels]`
+        kind: `'convnet'`: `depth` stages of two convolutions of 3 by 3. `'resnet'`: `depth` stages of a residual block,
+            normalized first, after He et al. 2016
+        filters: of the first stage, 1 to 4096; each further one has twice as many
+        depth: stages, 1 to 10; height and width are halved from one to the next
+        units: of a hidden layer behind the stages, 0 to 100,000; 0 for none
+        dropout: rate before the outputs; 0 for none
+        activation: as in `cerebro_tabular`
+    """
+
+    packed_table: sql.Text
+    kind: sql.Text = "convnet"
+    filters: sql.Integer = 32
+    depth: sql.Integer = 3
+    units: sql.Integer = 128
+    dropout: sql.Number = 0.2
     activation: sql.Text = "relu"
 
 

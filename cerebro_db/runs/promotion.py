@@ -16,7 +16,7 @@ from cerebro_db.errors import (
     WrongRunStatus,
 )
 from cerebro_db.models.registered import name_of, named_models
-from cerebro_db.models.registry import register, set_alias
+from cerebro_db.models.registry import kept_model, register, set_alias
 from cerebro_db.models.trained import ModelTable
 from cerebro_db.postgres.calls.host import JobHost, control_session
 from cerebro_db.postgres.catalog.registry import Registry
@@ -80,6 +80,7 @@ def promote_if_better(
     model: str | None,
     mst_key: int | None = None,
     validation_table: str | None = None,
+    version: int | None = None,
 ) -> int | None:
     """Register a model of a run and give it an alias, if it is better than the version that has it.
 
@@ -92,9 +93,10 @@ def promote_if_better(
         model: with the alias, such as ``model:digits@champion``.
         mst_key: which model of the run; None for the best one.
         validation_table: a packed table or raw rows; None for the validation table of the run.
+        version: of the model, which competes in place of a model of a run.
 
     Returns:
-        The new version; None where the model is no better.
+        The version; None where the model is no better.
 
     Raises:
         UndefinedRun: the caller has no such run.
@@ -103,8 +105,11 @@ def promote_if_better(
         InvalidArgument: the two have no loss or metric in common.
     """
     reference = promotion_of(model, "model")
+    if version is not None:
+        _check_version(run_id, mst_key, validation_table)
+        return _promoted_version(host, reference, version, str(validation_table))
     with control_session(host.pool, host.search_path) as control:
-        run = _finished(control, run_id, validation_table)
+        run = finished_run(control, run_id, validation_table)
         output = run.tables.output
         key = _best(control, run.run_id) if mst_key is None else mst_key
         winner = _one_model(control, output.text, key)
@@ -129,6 +134,53 @@ def promote_if_better(
             return _promoted(control, run, key, reference, before, result)
 
 
+_ORIGIN = "SELECT run_id, mst_key FROM cerebro.registered_versions WHERE version_id = %s"
+
+
+def _check_version(run_id: int | None, mst_key: int | None, validation_table: str | None) -> None:
+    for name, value in (("run_id", run_id), ("mst_key", mst_key)):
+        if value is not None:
+            raise InvalidArgument(
+                f"version: got one beside {name}; allowed: a model of a run, or a version of the model"
+            )
+    if validation_table is None:
+        raise InvalidArgument(
+            "validation_table: got NULL with a version; allowed: rows, packed or raw, to compare by"
+        )
+
+
+def _promoted_version(
+    host: JobHost, reference: ModelReference, version: int, validation_table: str
+) -> int | None:
+    """Give a version an alias if it is better than the one that has it; returns it then."""
+    with control_session(host.pool, host.search_path) as control:
+        candidate = Registry(control).usable(reference.at(version))
+        rivals = [_one_model(control, str(reference.at(version)), None)]
+        before = _champion(control, reference)
+        if before == version:
+            return None
+        if before is not None:
+            rivals.append(_one_model(control, str(reference.at(before)), None))
+            compared = _compared(host, control, rivals, _rows_of(control, validation_table))
+            assert compared.champion is not None
+            origin = control.run(_ORIGIN, (candidate.key,))
+            goal = _goal(control, *origin[0]) if origin else LOSS
+            if not _is_better(goal, compared.winner, compared.champion):
+                return None
+        with transaction(control):
+            kept_model(control, reference)
+            if _champion(control, reference) != before:
+                raise _given_away(reference)
+            set_alias(control, reference.name, reference.alias, version)
+    return version
+
+
+def _given_away(reference: ModelReference) -> SerializationFailed:
+    return SerializationFailed(
+        f"another session has given {reference} to another version meanwhile"
+    )
+
+
 @dataclass(frozen=True)
 class Rival:
     """A model in a comparison with others."""
@@ -151,6 +203,10 @@ def _validation(
     if validation_table is None:
         assert run.tables.validation is not None
         return packed_of(control, run.tables.validation.oid, _ROLE)
+    return _rows_of(control, validation_table)
+
+
+def _rows_of(control: Session, validation_table: str) -> PackedTable | RawRows:
     found = find(control, validation_table, _ROLE)
     if is_packed(found):
         return load_packed(control, validation_table, _ROLE)
@@ -231,7 +287,12 @@ def _raw_rows(control: Session, packed: PackedTable, other: ModelTable) -> RawRo
     return RawRows(source, listed_names(origin.dependent), inputs)
 
 
-def _finished(session: Session, run_id: int | None, validation_table: str | None) -> StoredRun:
+def finished_run(session: Session, run_id: int | None, validation_table: str | None) -> StoredRun:
+    """A run whose models can be compared.
+
+    Raises:
+        WrongRunStatus: it has not finished, or there are no rows for validation.
+    """
     run = Catalog(session).run(run_id)
     if run.status != "finished":
         raise WrongRunStatus(
@@ -314,8 +375,6 @@ def _promoted(
     version = register(session, request, result)
     # That has locked the model: nobody else gives its aliases away now.
     if _champion(session, reference) != before:
-        raise SerializationFailed(
-            f"another session has given {reference} to another version meanwhile"
-        )
+        raise _given_away(reference)
     set_alias(session, reference.name, reference.alias, version)
     return version

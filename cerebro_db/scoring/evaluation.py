@@ -103,8 +103,8 @@ def evaluate(host: JobHost, request: ScoringRequest) -> list[Score]:
     """
     with control_session(host.pool, host.search_path) as control:
         table = named_models(control, request.model_table)
-        found, models, outputs = _wanted(control, table, request, SCORES)
-        with _test_rows(host, control, table, request, found) as test:
+        found, models, outputs = resolved(control, table, request, SCORES)
+        with test_rows(host, control, table, request, found) as test:
             scores = _scored(host, control, table, test, models, bool(request.use_gpus))
         with transaction(control):
             _write(control, outputs, scores, origin_of(table))
@@ -140,14 +140,27 @@ def _scored(
     return [_score(model, results[model.mst_key]) for model in models]
 
 
-def _wanted(
-    control: Session, table: ModelTable, request: ScoringRequest, kind: Kind
+def resolved(
+    control: Session,
+    table: ModelTable,
+    request: ScoringRequest,
+    kind: Kind,
+    keys: Sequence[int] | None = None,
 ) -> tuple[Relation, list[TrainedModel], Outputs]:
-    """The test table, the models and the outputs of a request."""
+    """The test table, the models and the outputs of a request.
+
+    Args:
+        control: a session.
+        table: of the models.
+        request: names them.
+        kind: of the outputs.
+        keys: of the models; None for what the request says, all of them by default.
+    """
     found = find(control, request.test_table, _ROLE)
-    if request.mst_key is not None:
+    if keys is None and request.mst_key is not None:
         table.check_key(request.mst_key)
-    keys = table.mst_keys if request.mst_key is None else (request.mst_key,)
+        keys = (request.mst_key,)
+    keys = table.mst_keys if keys is None else keys
     models = load_models(control, table, keys)
     outputs = new_outputs(
         control,
@@ -161,7 +174,7 @@ def _wanted(
 
 
 @contextmanager
-def _test_rows(
+def test_rows(
     host: JobHost,
     control: Session,
     table: ModelTable,
@@ -241,6 +254,8 @@ class ScoringJob:
         test: what they are scored on.
         models: which of the table.
         details: what needs all predictions, by mst_key, of those that need any.
+        study: what else is computed of all models, as :mod:`cerebro_db.training.scores.studies` takes it.
+        keeps: numbers of each row that it needs at once.
     """
 
     def __init__(
@@ -250,6 +265,9 @@ class ScoringJob:
         test: PackedTable,
         models: Sequence[TrainedModel],
         details: Mapping[int, str],
+        study: Mapping[str, Any] | None = None,
+        *,
+        keeps: int = 0,
     ) -> None:
         self._host = host
         self._sql, self._hosts = host.dialect.training, host.dialect.hosts
@@ -257,7 +275,15 @@ class ScoringJob:
         self._recipes = {model.mst_key: recipe(model, table) for model in models}
         for mst_key, detail in details.items():
             self._recipes[mst_key]["detail"] = detail
+        for one in self._recipes.values() if study is not None else ():
+            one["study"] = dict(study or {})
         self._check_size(list(details.values()).count(AUC))
+        if keeps * test.rows > MOST_PREDICTIONS:
+            raise InvalidArgument(
+                f"test_table: got {test.rows} rows, of each of which {keeps} numbers are needed at once; allowed: "
+                f"{MOST_PREDICTIONS // keeps} rows",
+                hint="give fewer rows, drawn at random, in a view",
+            )
 
     def _check_size(self, models: int) -> None:
         """All predictions of a partition, and those of a model, go from session to session."""
@@ -421,9 +447,9 @@ def confusion_matrix(host: JobHost, request: ScoringRequest) -> QualifiedName:
                 "target; allowed: classes",
                 hint="cerebro.cerebro_evaluate scores models of float targets",
             )
-        found, models, outputs = _wanted(control, table, request, CONFUSION_MATRICES)
+        found, models, outputs = resolved(control, table, request, CONFUSION_MATRICES)
         details = {model.mst_key: CONFUSION for model in models}
-        with _test_rows(host, control, table, request, found) as test:
+        with test_rows(host, control, table, request, found) as test:
             job = ScoringJob(host, table, test, models, details)
             results = job.run(control, bool(request.use_gpus))
         origin = origin_of(table)

@@ -39,7 +39,7 @@ from cerebro_db.scoring.prediction_models import (
     models_of_table,
     shown_classes,
 )
-from cerebro_db.scoring.prediction_source import test_source
+from cerebro_db.scoring.prediction_source import TAKEN, test_source
 from cerebro_db.training.scores.targets import TargetFacts
 
 
@@ -114,7 +114,7 @@ def predict(host: JobHost, request: PredictionRequest) -> QualifiedName:
     """
     with control_session(host.pool, host.search_path) as session:
         work = _work(host, session, request)
-        job = _job(host, session)
+        job = job_of(host, session)
         job.run(work)
         if job.observed is not None:
             _record(host, session, work, job.observed)
@@ -153,7 +153,7 @@ def _work(host: JobHost, session: Session, request: PredictionRequest) -> Work:
     return resolved(session, host.dialect, request, ensemble, wanted)
 
 
-def _job(host: JobHost, control: Session) -> PredictionJob | SpreadJob:
+def job_of(host: JobHost, control: Session) -> PredictionJob | SpreadJob:
     """Prediction as this server does it: by sessions side by side, or by its segments."""
     if isinstance(sql := host.dialect.prediction, SegmentPrediction):
         return SpreadJob(host, sql, control)
@@ -170,7 +170,7 @@ def resolved(
     """Job for a request, its names looked up; the models are known."""
     answer = answer_for(ensemble, wanted)
     names = (request.test_table, request.id_col, request.independent_varname)
-    source = test_source(session, dialect, ensemble, names, request.on_error)
+    source = test_source(session, dialect, ensemble, names, request.on_error, TAKEN)
     outputs = new_outputs(
         session,
         request.output_table,
@@ -266,7 +266,7 @@ def predict_byom(host: JobHost, request: ByomRequest) -> QualifiedName:
         model = _model(session, table, request)
         ensemble = _ensemble(table, model, request)
         work = resolved(session, host.dialect, common, ensemble, wanted)
-        _job(host, session).run(work)
+        job_of(host, session).run(work)
         return work.output
 
 

@@ -35,7 +35,8 @@ from cerebro_db.training.scores.id_fault import IdFault
 
 ROLE = "test_table"
 _RAW = "give the raw rows as test_table, or pack them with cerebro.cerebro_pack_validation and the training table"
-_TAKEN = ("class_name", "class_value", "prob", "rank", "estimated")
+# Columns of predictions.
+TAKEN = ("class_name", "class_value", "prob", "rank", "estimated")
 _FLOAT_BYTES = 4
 _COMPOSITE = "C"
 # Categories of types, and bytea, uuid and macaddr, whose values can be compared and hashed.
@@ -212,11 +213,13 @@ def test_source(
     ensemble: Ensemble,
     names: tuple[str | None, str | None, str | None],
     on_error: str,
+    taken: Sequence[str],
 ) -> Rows | Buffers:
     """Source that a user names as test_table, id_col and independent_varname.
 
     Args:
         on_error: whether rows of images that cannot be read are left out.
+        taken: names of columns of the output that no id may have.
 
     Raises:
         CerebroError: there is none of that name, or it does not fit the models.
@@ -227,7 +230,7 @@ def test_source(
         check_ignores(on_error, can_be_damaged=False)
         packed = load_packed(session, text, ROLE)
         return _buffers(packed, ensemble, id_text, feature_text)
-    ids = _ids(found, id_text)
+    ids = _ids(found, id_text, taken)
     inputs = _inputs(session, found, feature_text, ensemble)
     addressed = not session.run(dialect.packing.needs_staging, (found.oid,))[0][0]
     if not dialect.has_segments:
@@ -250,6 +253,35 @@ def test_source(
     return replace(rows, sql=replace(source, seen=seen, some=some))
 
 
+def feature_source(
+    session: Session,
+    dialect: PostgreSQL,
+    ensemble: Ensemble,
+    names: tuple[str | None, str | None],
+    role: str,
+) -> RowSource | PackedSource:
+    """Features of the rows of a table, raw or packed, whose names do not matter.
+
+    Args:
+        names: of the table, and of its columns of features.
+        role: the argument that names the table.
+
+    Raises:
+        CerebroError: there is none of that name, or it does not fit the models.
+    """
+    text, feature_text = names
+    found = find(session, text, role)
+    if is_packed(found):
+        return _buffers(load_packed(session, text, role), ensemble, None, None).sql
+    inputs = _inputs(session, found, feature_text, ensemble)
+    source = RowSource(found.name, (), (), inputs, addressed=False)
+    if not is_seen(session, found):
+        return source
+    read = {name for one in inputs for name in one.sources}
+    columns = [one for one in found.columns if one.name in read]
+    return replace(source, seen=seen_rows(session, found.name, columns, "t"))
+
+
 def _inputs(
     session: Session, table: Relation, text: str | None, ensemble: Ensemble
 ) -> tuple[Input, ...]:
@@ -266,8 +298,8 @@ def _inputs(
     return tuple(structs.replace(one, shape=shape) for one, shape in pairs)
 
 
-def _ids(table: Relation, text: str | None) -> tuple[Column, ...]:
-    ids = id_columns(table, text, _TAKEN)
+def _ids(table: Relation, text: str | None, taken: Sequence[str]) -> tuple[Column, ...]:
+    ids = id_columns(table, text, taken)
     for one in ids:
         if one.is_array:
             raise WrongObjectType(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -47,14 +47,27 @@ class CallerSession(Session):
         Raises:
             StatementFailed: the server refused it. Nothing of it stays, and the transaction goes on.
         """
+        return self._done(self._plpy.execute, sql, parameters)
+
+    def write(self, function: str, *values: Any) -> Any:
+        """Call a function that writes the catalog, as the role whose rights this call has; returns its value."""
+        places = ", ".join(["%s"] * len(values))
+        ((found,),) = self._done(
+            self._plpy.write, f"SELECT cerebro.{function}({places}) AS value", values
+        )
+        return found
+
+    def _done(
+        self, execute: Callable[..., Any], sql: str, parameters: Sequence[Any]
+    ) -> list[tuple[Any, ...]]:
         data: list[bytes] = []
         sql, parameters = in_parts(self.run, sql, parameters)
         text = sql % tuple(self._written(value, data) for value in parameters)
         try:
             if data:
-                result = self._plpy.execute(self._plpy.prepare(text, [BYTEA] * len(data)), data)
+                result = execute(self._plpy.prepare(text, [BYTEA] * len(data)), data)
             else:
-                result = self._plpy.execute(text)
+                result = execute(text)
         except self._plpy.SPIError as error:
             if error.sqlstate.startswith(_INTERVENTION):
                 raise

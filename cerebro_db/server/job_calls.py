@@ -26,12 +26,9 @@ from cerebro_db.packing import pack as packing
 from cerebro_db.packing.features import id_columns, names_in
 from cerebro_db.packing.resolve import check_alone
 from cerebro_db.postgres.calls.host import JobHost, control_session
-from cerebro_db.postgres.calls.settings import SEARCH_PATH
-from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.kinds import PACKED, PREDICTIONS
 from cerebro_db.postgres.tables.outputs import new_outputs
 from cerebro_db.postgres.tables.relations import column, find, new_name
-from cerebro_db.postgres.tables.search_path import CallerPath, SearchPath
 from cerebro_db.relay.machine import cores
 from cerebro_db.requests.declared import FUNCTIONS, Function, Job, Unscheduled
 from cerebro_db.requests.fitting import ResumeRequest, RunRequest
@@ -337,30 +334,3 @@ def _check_replaces(function: Function, given: Given) -> None:
             f"{function.name}: replace: got {json.dumps(given.get('replace'))}; allowed in a schedule: true, as "
             "from the second time on there is a table of that name"
         )
-
-
-def made_in(session: Session, host: JobHost, function: Function, given: Given) -> None:
-    """Call a function in a session, which is in a transaction, as if its owner had called it.
-
-    Args:
-        session: of the owner.
-        host: of the job: its search path and settings are those of the session that submitted it.
-        function: which makes no run.
-        given: its arguments.
-    """
-    settings = {**host.pool.caller, SEARCH_PATH: _path_text(host.search_path)}
-    for name, value in settings.items():
-        session.run("SELECT pg_catalog.set_config(%s, %s, true)", (name, value))
-    session.run(*function.statement(given))
-
-
-def _path_text(path: CallerPath) -> str:
-    """The setting search_path in which names are found as on a path."""
-    if not isinstance(path, SearchPath):
-        return path
-    schemas = [one for one in path.schemas if one != path.temporary]
-    if schemas[:1] == ["pg_catalog"] and path.first != "pg_catalog":
-        del schemas[
-            0
-        ]  # which the server adds by itself; as the first one new tables would be made there
-    return ", ".join('"' + one.replace('"', '""') + '"' for one in schemas)

@@ -31,6 +31,7 @@ from cerebro_db.postgres.tables.search_path import CallerPath, SearchPath
 from cerebro_db.postgres.tables.times import STYLES, Styles
 from cerebro_db.requests.declared import RUN, Function
 from cerebro_db.runs import job_drivers, lifecycle
+from cerebro_db.runs.calling import made_in
 from cerebro_db.runs.driver import drive_on
 from cerebro_db.runs.guards import status_after
 from cerebro_db.runs.promotion import promote_if_better
@@ -38,7 +39,6 @@ from cerebro_db.server.job_calls import (
     RESUME,
     function_of,
     limits_of,
-    made_in,
     request_of,
     steps_of,
 )

@@ -19,6 +19,7 @@ from cerebro_db.requests.models import (
     DeleteNamedFunctionRequest,
     FileRequest,
     GridRequest,
+    ImageRequest,
     ListRequest,
     LoadFunctionRequest,
     LoadRequest,
@@ -120,6 +121,13 @@ def tabular(plpy: Any, gd: dict[str, Any], request: TabularRequest) -> str:
     """The JSON of a net for a packed table."""
     with caller_session(plpy) as session:
         return loading.tabular_net(session, request)
+
+
+@entry_of(ImageRequest)
+def image(plpy: Any, gd: dict[str, Any], request: ImageRequest) -> str:
+    """The JSON of a net for packed images."""
+    with caller_session(plpy) as session:
+        return loading.image_net(session, request)
 
 
 @entry

@@ -7,14 +7,19 @@ from typing import Any
 
 from cerebro_db.postgres.tables.outputs import drop_outputs
 from cerebro_db.requests.administration import DropOutputsRequest
+from cerebro_db.requests.calibrating import CalibrateRequest, ReliabilityRequest, ThresholdRequest
+from cerebro_db.requests.ensembling import EnsembleRequest
+from cerebro_db.requests.explaining import ContributionsRequest, DependenceRequest, ExplainRequest
 from cerebro_db.requests.predicting import (
     ByomRequest,
     ConfusionRequest,
     EvaluationRequest,
     PredictionRequest,
 )
+from cerebro_db.scoring import calibrating, calibration, evaluation, explaining, prediction
+from cerebro_db.scoring import contributions as of_columns
 from cerebro_db.scoring import curves as scored_curves
-from cerebro_db.scoring import evaluation, prediction
+from cerebro_db.scoring import dependence as dependences
 from cerebro_db.server.entry import entry, entry_of, hinted, in_session
 from cerebro_db.server.host import Host
 from cerebro_db.server.jobs import submitted_call
@@ -30,6 +35,52 @@ def evaluate(plpy: Any, gd: dict[str, Any], request: EvaluationRequest) -> None:
 def confusion_matrix(plpy: Any, gd: dict[str, Any], request: ConfusionRequest) -> None:
     """Count which classes models take for which, on a packed table."""
     evaluation.confusion_matrix(Host.apart(plpy, gd), request)
+
+
+@entry_of(ExplainRequest)
+def explain(plpy: Any, gd: dict[str, Any], request: ExplainRequest) -> None:
+    """Measure the importance of columns."""
+    explaining.explain(Host.apart(plpy, gd), request)
+
+
+@entry_of(ContributionsRequest)
+def contributions(plpy: Any, gd: dict[str, Any], request: ContributionsRequest) -> None:
+    """Compute how much each column has moved the prediction of a row."""
+    of_columns.contributions(Host.apart(plpy, gd), request)
+
+
+@entry_of(DependenceRequest)
+def dependence(plpy: Any, gd: dict[str, Any], request: DependenceRequest) -> None:
+    """Compute what a model predicts on average for values of columns."""
+    dependences.dependence(Host.apart(plpy, gd), request)
+
+
+@entry_of(CalibrateRequest)
+def calibrate(plpy: Any, gd: dict[str, Any], request: CalibrateRequest) -> int:
+    """Register a version of a model whose probabilities are calibrated."""
+    return calibration.calibrate(Host.apart(plpy, gd), request)
+
+
+@entry_of(EnsembleRequest)
+def ensemble(plpy: Any, gd: dict[str, Any], request: EnsembleRequest) -> int | None:
+    """Register the mean of several models of a run."""
+    from cerebro_db.runs import (
+        ensembling,  # it computes with arrays, which a driver is begun without
+    )
+
+    return ensembling.ensemble(Host.apart(plpy, gd), request)
+
+
+@entry_of(ReliabilityRequest)
+def reliability(plpy: Any, gd: dict[str, Any], request: ReliabilityRequest) -> None:
+    """Compare the confidence of models with their accuracy."""
+    calibrating.reliability(Host.apart(plpy, gd), request)
+
+
+@entry_of(ThresholdRequest)
+def threshold(plpy: Any, gd: dict[str, Any], request: ThresholdRequest) -> None:
+    """Find the best thresholds of models of two classes."""
+    calibrating.threshold(Host.apart(plpy, gd), request)
 
 
 @entry

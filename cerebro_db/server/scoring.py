@@ -94,11 +94,12 @@ def combine(tick: Tick, gd: dict[str, Any], task: str | None) -> str:
 @computing
 def begin_prediction(tick: Tick, gd: dict[str, Any], task: str | None, state: int | None) -> int:
     """Load a model into this worker; returns what names it in the calls that follow."""
-    from cerebro_db.training.scores.prediction import Prediction
+    from cerebro_db.training.scores.contributions import prediction_of
 
     memory = recall(gd)
     data = take_joined(gd, state)
-    return memory.begin(Prediction(task or "", data, memory.scorers, memory.architectures, tick))
+    known = memory.scorers, memory.architectures
+    return memory.begin(prediction_of(task or "", data, *known, tick))
 
 
 @entry
@@ -175,14 +176,14 @@ class _Stream:
 
     def opened(self, memory: WorkerMemory, tick: Tick) -> Prediction:
         """The models, loaded when all of them are there."""
-        from cerebro_db.training.scores.prediction import Prediction
+        from cerebro_db.training.scores.contributions import prediction_of
 
         if self.prediction is None:
             if not self.models:
                 raise RunFailed("got rows to predict before any model")
             first, *more = [self.models.pop(number) for number in sorted(self.models)]
             known = memory.scorers, memory.architectures
-            self.prediction = Prediction(first.task, first.state(), *known, tick)
+            self.prediction = prediction_of(first.task, first.state(), *known, tick)
             for model in more:
                 self.prediction.extend(model.task, model.state())
         return self.prediction

@@ -48,18 +48,14 @@ def set_value(plpy: Any, gd: dict[str, Any], request: SettingRequest) -> None:
     text = None if value is None else str(parse_setting(name, value))
     if text is None:
         parse_setting(name, str(getattr(Settings(), name, "")))
-    table = "cerebro._settings"
     if name in OF_SUPERUSERS:
         _require_superuser(plpy, name)
-        table = "cerebro.catalog_settings"
     if name == "worker_dsn" and text is not None:
         check_dsn(text)
     if name == "files_root" and text is not None:
         check_root(plpy, text)
     with caller_session(plpy, writes=True) as session:
-        session.run(_REMOVE.format(table), (name,))
-        if text is not None:
-            session.run(_ADD.format(table), (name, text))
+        session.write("_set_setting", name, text)
 
 
 def require_administrator(plpy: Any) -> None:
@@ -88,8 +84,6 @@ _IS_SUPERUSER = (
     "SELECT r.rolsuper AS allowed FROM pg_catalog.pg_roles r "
     "WHERE r.rolname OPERATOR(pg_catalog.=) current_user"
 )
-_REMOVE = "DELETE FROM {} WHERE name OPERATOR(pg_catalog.=) %s"
-_ADD = "INSERT INTO {} (name, value) VALUES (%s, %s)"
 
 
 @entry_of(VersionRequest)

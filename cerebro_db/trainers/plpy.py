@@ -203,6 +203,15 @@ class Plpy:
         plan = query if isinstance(query, Plan) else Plan(query, ())
         return Rows(self._asked({"execute": [plan.query, plan.types, list(values)]}))
 
+    def write(self, query: str | Plan, values: Sequence[Any] = ()) -> Rows:
+        """Call a function that writes the catalog, as the role of the call; a value of it may be no query.
+
+        Raises:
+            ServerError: it failed, or the call was cancelled.
+        """
+        plan = query if isinstance(query, Plan) else Plan(query, ())
+        return Rows(self._asked({"write": [plan.query, plan.types, list(values)]}))
+
     def prepare(self, query: str, types: Sequence[str] = ()) -> Plan:
         """A statement with parameters."""
         return Plan(query, tuple(types))

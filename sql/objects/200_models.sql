@@ -7,6 +7,7 @@
 {{ function('cerebro_mlp') }}
 
 {{ function('cerebro_tabular') }}
+{{ function('cerebro_image') }}
 
 CREATE OR REPLACE FUNCTION cerebro._named_model(name text, shape text, units integer, classes boolean)
 RETURNS text LANGUAGE plpython3u AS {{ plpython('return relay.trainer("models.named_model", name, shape, units, classes)') }};

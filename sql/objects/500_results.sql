@@ -35,6 +35,19 @@ COMMENT ON FUNCTION cerebro._predict_spread(integer, integer, integer, text, byt
 
 {{ function('cerebro_confusion_matrix') }}
 
+{{ function('cerebro_explain') }}
+
+{{ function('cerebro_contributions') }}
+
+{{ function('cerebro_dependence') }}
+
+{{ function('cerebro_calibrate') }}
+{{ function('cerebro_ensemble') }}
+
+{{ function('cerebro_reliability') }}
+
+{{ function('cerebro_threshold') }}
+
 CREATE OR REPLACE FUNCTION cerebro._curves(model_table text, test_table text, mst_key integer)
 RETURNS json LANGUAGE plpython3u AS {{ plpython('return relay.driver("results.curves", model_table, test_table, mst_key)') }};
 COMMENT ON FUNCTION cerebro._curves(text, text, integer) IS

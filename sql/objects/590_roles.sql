@@ -192,40 +192,52 @@ END
 $$;
 COMMENT ON FUNCTION cerebro._know_role(oid, name) IS 'Internal: writes down the name of a role that the catalog tells of.';
 
--- Runs as whoever inserts. An owner gets a view of its own, which a dump gives to the role of that name; which DROP ROLE
--- asks about, and REASSIGN OWNED gives to another role.
 CREATE OR REPLACE FUNCTION cerebro._note_role() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     number oid;
-    known record;
-    mark name;
 BEGIN
     EXECUTE format('SELECT ($1).%I', TG_ARGV[0]) INTO number USING NEW;
-    SELECT k.marker INTO known FROM cerebro._known_roles k WHERE k.role = number;
+    PERFORM 1 FROM cerebro._known_roles k WHERE k.role = number;
     IF NOT FOUND THEN
         PERFORM cerebro._know_role(number, NULL);
-        SELECT k.marker INTO known FROM cerebro._known_roles k WHERE k.role = number;
-    END IF;
-    IF TG_ARGV[0] = 'owner' AND number = cerebro._role()
-       AND NOT EXISTS (SELECT 1 FROM pg_class m WHERE m.oid = known.marker)
-       AND has_schema_privilege('cerebro_states', 'CREATE') THEN
-        mark := 'owner_' || md5(number || '/' || random() || '/' || clock_timestamp());
-        EXECUTE format('CREATE VIEW cerebro_states.%I AS SELECT NULL::integer AS nothing WHERE false', mark);
-        EXECUTE format('COMMENT ON VIEW cerebro_states.%I IS %L', mark,
-                       'Cerebro-DB: whoever owns this owns the runs and models of its role');
-        IF number = (SELECT m.relowner FROM pg_class m
-                      WHERE m.relname = mark AND m.relnamespace = (SELECT n.oid FROM pg_namespace n
-                                                                    WHERE n.nspname = 'cerebro_states')) THEN
-            PERFORM cerebro._know_role(number, mark);
-        ELSE  -- somebody's event trigger gives away what is made
-            EXECUTE format('DROP VIEW cerebro_states.%I', mark);
-        END IF;
     END IF;
     RETURN NEW;
 END
 $$;
 COMMENT ON FUNCTION cerebro._note_role() IS 'Internal: writes down the names of roles that rows of the catalog tell of.';
+
+-- Runs as the caller, who gets a view of its own, which a dump gives to the role of that name; which DROP ROLE asks about,
+-- and REASSIGN OWNED gives to another role.
+CREATE OR REPLACE FUNCTION cerebro._mark_role() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+{%- if dialect.triggers_write %}
+DECLARE
+    number oid := cerebro._role();
+    marked oid;
+    mark   name;
+BEGIN
+    SELECT k.marker INTO marked FROM cerebro._known_roles k JOIN pg_class m ON m.oid = k.marker WHERE k.role = number;
+    IF NOT FOUND AND has_schema_privilege('cerebro_states', 'CREATE') THEN
+        mark := 'owner_' || md5(number || '/' || random() || '/' || clock_timestamp());
+        EXECUTE format('CREATE VIEW cerebro_states.%I AS SELECT NULL::integer AS nothing WHERE false', mark);
+        EXECUTE format('COMMENT ON VIEW cerebro_states.%I IS %L', mark,
+                       'Cerebro-DB: whoever owns this owns the runs and models of its role');
+        PERFORM 1 FROM pg_class m WHERE m.relname = mark AND m.relowner = number
+            AND m.relnamespace = (SELECT n.oid FROM pg_namespace n WHERE n.nspname = 'cerebro_states');
+        IF FOUND THEN
+            PERFORM cerebro._know_role(number, mark);
+        ELSE  -- somebody's event trigger gives away what is made
+            EXECUTE format('DROP VIEW cerebro_states.%I', mark);
+        END IF;
+    END IF;
+END
+{%- else %}
+BEGIN
+END
+{%- endif %}
+$$;
+COMMENT ON FUNCTION cerebro._mark_role() IS 'Internal: makes the view that tells who owns what belongs to the caller, where there is none.';
 
 -- As people see a role, one that is not here, too.
 CREATE OR REPLACE FUNCTION cerebro._role_name(role oid) RETURNS name

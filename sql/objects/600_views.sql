@@ -4,34 +4,32 @@ DROP VIEW IF EXISTS cerebro.dashboard;
 DROP VIEW IF EXISTS cerebro.direct_workers, cerebro._direct_answers, cerebro._direct_orders, cerebro._direct_workers;
 DROP VIEW IF EXISTS cerebro.schedules, cerebro.job_log, cerebro.jobs, cerebro._old_runs, cerebro._schedules,
     cerebro._job_events, cerebro._jobs;
+DROP VIEW IF EXISTS cerebro._settings;
 DROP VIEW IF EXISTS cerebro.searches;
 DROP VIEW IF EXISTS cerebro.trials;
-{%- set views = ['registered_functions', 'progress', '_pace', '_hops_of', 'leaderboard', '_statuses', '_worker_times', 'metrics', 'decisions', 'updates', 'hops', 'runs', 'settings', '_settings', '_requests',
+{%- set views = ['registered_functions', 'progress', '_pace', '_hops_of', 'leaderboard', '_statuses', '_worker_times', 'metrics', 'decisions', 'updates', 'hops', 'runs', 'settings', '_requests',
                  '_metrics', '_updates', '_hops', '_decisions', '_plan', '_architectures', '_architecture_keys', '_configurations', '_runs'] %}
 {% for view in views %}
 DROP VIEW IF EXISTS cerebro.{{ view }};
 {%- endfor %}
 
--- Through these a driver reads and writes the catalog: runs of the caller's role, or of a role
--- that the caller has the rights of; for administrators every run.
+-- Through these a driver reads the catalog: runs of the caller's role, or of a role that the caller has the rights of;
+-- for administrators every run. It is written by the functions of 660_writers.sql.
 CREATE VIEW cerebro._runs WITH (security_barrier) AS
 SELECT r.* FROM cerebro.catalog_runs r
- WHERE pg_has_role(r.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE')
-  WITH CASCADED CHECK OPTION;
+ WHERE pg_has_role(r.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE');
 COMMENT ON VIEW cerebro._runs IS 'Internal: the runs that the caller may see.';
 {% for table in ['configurations', 'plan', 'decisions', 'hops', 'updates', 'metrics', 'requests'] %}
 CREATE VIEW cerebro._{{ table }} WITH (security_barrier) AS
 SELECT t.* FROM cerebro.catalog_{{ table }} t
- WHERE EXISTS (SELECT 1 FROM cerebro._runs r WHERE r.run_id = t.run_id)
-  WITH CASCADED CHECK OPTION;
+ WHERE EXISTS (SELECT 1 FROM cerebro._runs r WHERE r.run_id = t.run_id);
 COMMENT ON VIEW cerebro._{{ table }} IS 'Internal: rows of the runs that the caller may see.';
 {% endfor %}
 -- Models are their owner's alone; administrators remove what is left of them.
 CREATE VIEW cerebro._architectures WITH (security_barrier) AS
 SELECT t.* FROM cerebro.catalog_architectures t
  WHERE EXISTS (SELECT 1 FROM cerebro._runs r
-                WHERE r.run_id = t.run_id AND pg_has_role(r.owner, 'USAGE'))
-  WITH CASCADED CHECK OPTION;
+                WHERE r.run_id = t.run_id AND pg_has_role(r.owner, 'USAGE'));
 COMMENT ON VIEW cerebro._architectures IS 'Internal: the models of the runs of the caller.';
 
 CREATE VIEW cerebro._architecture_keys WITH (security_barrier) AS
@@ -39,47 +37,8 @@ SELECT t.run_id, t.model_id FROM cerebro.catalog_architectures t
  WHERE EXISTS (SELECT 1 FROM cerebro._runs r WHERE r.run_id = t.run_id);
 COMMENT ON VIEW cerebro._architecture_keys IS 'Internal: which models there are of the runs that the caller may see.';
 
--- The server looks for a row of the same key before it checks a view's option: without this, an
--- insertion would tell who tries it which rows of other runs there are.
-CREATE OR REPLACE FUNCTION cerebro._check_run() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    -- With an argument only the owner's rights count, and not those of an administrator.
-    IF NOT EXISTS (SELECT 1 FROM cerebro._runs r WHERE r.run_id = NEW.run_id
-                      AND (TG_NARGS = 0 OR current_user = 'cerebro_owner' OR pg_has_role(r.owner, 'USAGE'))) THEN
-        RAISE EXCEPTION USING ERRCODE = '44000',
-            MESSAGE = pg_catalog.format('run_id: got %s; you have no run of that number', NEW.run_id);
-    END IF;
-    RETURN NEW;
-END
-$$;
-COMMENT ON FUNCTION cerebro._check_run() IS 'Internal: refuses rows of runs that the caller may not see.';
-{% for table in ['configurations', 'architectures', 'plan', 'decisions', 'hops', 'updates', 'metrics', 'requests'] %}
-DROP TRIGGER IF EXISTS check_run ON cerebro.catalog_{{ table }};
-CREATE TRIGGER check_run BEFORE INSERT ON cerebro.catalog_{{ table }}
-    FOR EACH ROW EXECUTE PROCEDURE cerebro._check_run({{ "'owner'" if table != 'requests' }});
-{%- endfor %}
-
--- Who a run belongs to, and what was asked for, is written once.
-GRANT SELECT, DELETE ON cerebro._runs TO cerebro_user;
-GRANT INSERT (name, description, source_table, validation_table, model_output_table,
-              model_selection_table, num_iterations, metrics_compute_frequency, warm_start, seed,
-              num_partitions, num_workers, threads, manifest, status, driver_pid, use_gpus,
-              use_caching, durability, model_arch_table, output_schema, output_name, source_oid,
-              source_print, validation_oid, validation_print, states, lock_key, cerebro_version,
-              schedule, replaces, strategy_params, rounds, spec)
-    ON cerebro._runs TO cerebro_user;
-GRANT UPDATE (status, error, driver_pid, manifest, started, resumed, active, finished, states,
-              model_output_table, output_schema, output_name, replaces)
-    ON cerebro._runs TO cerebro_user;
-GRANT SELECT, INSERT, DELETE ON cerebro._configurations, cerebro._architectures, cerebro._plan,
-    cerebro._hops, cerebro._updates, cerebro._metrics TO cerebro_user;
-GRANT SELECT, DELETE, INSERT (run_id, number, mst_key, action, epochs, source, source_epoch, reason, who, detail, heard)
-    ON cerebro._decisions TO cerebro_user;
-GRANT SELECT, DELETE ON cerebro._architecture_keys TO cerebro_user;
-GRANT SELECT, INSERT (run_id, mst_key, action, detail), DELETE, UPDATE (answer) ON cerebro._requests TO cerebro_user;
-GRANT UPDATE (status, error, stopped_epoch, best_epoch, model_epoch, is_warm, budget) ON cerebro._configurations
-    TO cerebro_user;
+GRANT SELECT ON cerebro._runs, cerebro._configurations, cerebro._architectures, cerebro._architecture_keys, cerebro._plan,
+    cerebro._decisions, cerebro._hops, cerebro._updates, cerebro._metrics, cerebro._requests TO cerebro_user;
 
 CREATE VIEW cerebro.settings WITH (security_barrier) AS
 SELECT d.name, coalesce(s.value, d.value) AS value, d.value AS default_value, d.description
@@ -92,31 +51,6 @@ SELECT d.name, coalesce(s.value, d.value) AS value, d.value AS default_value, d.
  WHERE d.name <> 'worker_dsn' OR pg_has_role('cerebro_admin', 'USAGE');
 COMMENT ON VIEW cerebro.settings IS
 'What an administrator has set with cerebro_set, and the defaults.';
-
--- Through this administrators write the settings that are theirs.
-CREATE VIEW cerebro._settings WITH (security_barrier) AS
-SELECT s.name, s.value FROM cerebro.catalog_settings s WHERE s.name <> ALL ({{ of_superusers | sql_array }})
-  WITH CASCADED CHECK OPTION;
-COMMENT ON VIEW cerebro._settings IS 'Internal: the settings that members of cerebro_admin may change.';
-GRANT SELECT, INSERT, DELETE ON cerebro._settings TO cerebro_admin;
-REVOKE INSERT, UPDATE, DELETE ON cerebro.catalog_settings FROM cerebro_admin;
--- Where tables lie on segments the option of the view is not looked at.
-CREATE OR REPLACE FUNCTION cerebro._check_setting() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF NEW.name = ANY ({{ of_superusers | sql_array }})
-        AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = current_user AND r.rolsuper)
-    THEN
-        RAISE EXCEPTION USING ERRCODE = '42501',
-            MESSAGE = pg_catalog.format('permission denied to set %s', NEW.name), HINT = 'Superusers may.';
-    END IF;
-    RETURN NEW;
-END
-$$;
-COMMENT ON FUNCTION cerebro._check_setting() IS 'Internal: refuses settings that only superusers may change.';
-DROP TRIGGER IF EXISTS check_setting ON cerebro.catalog_settings;
-CREATE TRIGGER check_setting BEFORE INSERT ON cerebro.catalog_settings
-    FOR EACH ROW EXECUTE PROCEDURE cerebro._check_setting();
 
 CREATE VIEW cerebro.registered_functions WITH (security_barrier) AS
 SELECT f.name, f.path, f.package, f.version, f.places, cerebro._role_name(f.registered_by) AS registered_by,

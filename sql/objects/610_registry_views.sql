@@ -8,52 +8,21 @@
 DROP VIEW IF EXISTS cerebro.{{ view }};
 {%- endfor %}
 
--- Through these models are kept: by their owner, and removed by administrators.
+-- Through these a model is seen by who keeps it: its owner, and administrators, who may remove it.
 CREATE VIEW cerebro._models WITH (security_barrier) AS
 SELECT m.* FROM cerebro.catalog_models m
- WHERE pg_has_role(m.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE')
-  WITH CASCADED CHECK OPTION;
+ WHERE pg_has_role(m.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE');
 COMMENT ON VIEW cerebro._models IS 'Internal: the registered models that the caller keeps.';
 {% for part in parts %}
 CREATE VIEW cerebro._{{ part }} WITH (security_barrier) AS
 SELECT t.* FROM cerebro.catalog_{{ part }} t
- WHERE EXISTS (SELECT 1 FROM cerebro._models m WHERE m.model_id = t.model_id)
-  WITH CASCADED CHECK OPTION;
+ WHERE EXISTS (SELECT 1 FROM cerebro._models m WHERE m.model_id = t.model_id);
 COMMENT ON VIEW cerebro._{{ part }} IS 'Internal: rows of the models that the caller keeps.';
 {% endfor %}
--- What is used is added by those alone who have the rights of the owner. A trigger asks before the
--- server looks for a row of the same key, which would tell what others have.
-CREATE OR REPLACE FUNCTION cerebro._check_model() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF NOT EXISTS (SELECT 1 FROM cerebro._models m
-                    WHERE m.model_id = NEW.model_id AND pg_has_role(m.owner, 'USAGE')) THEN
-        RAISE EXCEPTION USING ERRCODE = '44000',
-            MESSAGE = pg_catalog.format('model_id: got %s; you have no model of that number', NEW.model_id);
-    END IF;
-    RETURN NEW;
-END
-$$;
-COMMENT ON FUNCTION cerebro._check_model() IS 'Internal: refuses rows of models that are not the caller''s.';
-{% for part in parts %}
-DROP TRIGGER IF EXISTS check_model ON cerebro.catalog_{{ part }};
-CREATE TRIGGER check_model BEFORE INSERT ON cerebro.catalog_{{ part }}
-    FOR EACH ROW EXECUTE PROCEDURE cerebro._check_model();
-{%- endfor %}
-
--- Versions and states never change. Who keeps a model reads what is in it as those do who use it:
--- an administrator does neither.
-GRANT SELECT, INSERT (name, description, tags), UPDATE (description, tags, versions), DELETE
-    ON cerebro._models TO cerebro_user;
-GRANT SELECT (model_id, version, description, tags),
-      INSERT (model_id, version, description, tags, run_id, mst_key, model_arch, compile_params,
-              fit_params, facts, lineage),
-      UPDATE (description, tags), DELETE ON cerebro._model_versions TO cerebro_user;
-GRANT SELECT (model_id, version, chunk), INSERT (model_id, version, chunk, state), DELETE
-    ON cerebro._model_states TO cerebro_user;
-GRANT SELECT, INSERT (model_id, alias, version, previous), DELETE
-    ON cerebro._model_aliases TO cerebro_user;
-GRANT SELECT, INSERT (model_id, grantee), DELETE ON cerebro._model_grants TO cerebro_user;
+-- Who keeps a model reads what is in it as those do who use it: an administrator does neither.
+GRANT SELECT ON cerebro._models, cerebro._model_aliases, cerebro._model_grants TO cerebro_user;
+GRANT SELECT (model_id, version, description, tags) ON cerebro._model_versions TO cerebro_user;
+GRANT SELECT (model_id, version, chunk) ON cerebro._model_states TO cerebro_user;
 
 -- Through these models are used: by their owner, and by those whom the owner allowed it.
 CREATE VIEW cerebro._usable_models WITH (security_barrier) AS

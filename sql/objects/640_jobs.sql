@@ -8,24 +8,20 @@
 
 CREATE VIEW cerebro._jobs WITH (security_barrier) AS
 SELECT j.* FROM cerebro.catalog_jobs j
- WHERE pg_has_role(j.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE')
-  WITH CASCADED CHECK OPTION;
+ WHERE pg_has_role(j.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE');
 COMMENT ON VIEW cerebro._jobs IS 'Internal: the jobs that the caller may see.';
 
 CREATE VIEW cerebro._job_events WITH (security_barrier) AS
 SELECT e.* FROM cerebro.catalog_job_events e
- WHERE EXISTS (SELECT 1 FROM cerebro._jobs j WHERE j.job_id = e.job_id)
-  WITH CASCADED CHECK OPTION;
+ WHERE EXISTS (SELECT 1 FROM cerebro._jobs j WHERE j.job_id = e.job_id);
 COMMENT ON VIEW cerebro._job_events IS 'Internal: events of the jobs that the caller may see.';
 
 CREATE VIEW cerebro._schedules WITH (security_barrier) AS
-SELECT s.* FROM cerebro.catalog_schedules s WHERE pg_has_role(s.owner, 'USAGE')
-  WITH CASCADED CHECK OPTION;
+SELECT s.* FROM cerebro.catalog_schedules s WHERE pg_has_role(s.owner, 'USAGE');
 COMMENT ON VIEW cerebro._schedules IS 'Internal: the schedules that the caller may change.';
 
 -- Nobody writes them but by the functions below.
 GRANT SELECT ON cerebro._jobs, cerebro._job_events, cerebro._schedules TO cerebro_user;
-REVOKE ALL ON SEQUENCE cerebro.catalog_jobs_job_id_seq, cerebro.catalog_job_events_event_id_seq FROM cerebro_user;
 
 CREATE OR REPLACE FUNCTION cerebro._open_jobs(owner {{ owner_type }}) RETURNS bigint
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -74,30 +70,6 @@ UPDATE cerebro.catalog_jobs AS j SET ended = true
  WHERE NOT j.ended AND EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
                                 WHERE e.job_id = j.job_id AND e.action IN {{ ends }});
 {%- endif %}
-
--- Earlier versions checked what was written through the views.
-DROP TRIGGER IF EXISTS check_job ON cerebro.catalog_jobs;
-DROP TRIGGER IF EXISTS check_job ON cerebro.catalog_schedules;
-DROP TRIGGER IF EXISTS check_job_event ON cerebro.catalog_job_events;
-
--- In a function of the owner of the catalog current_user is that owner. A statement of a session knows its role by what it
--- has logged in as, or set; a function of somebody else that calls ours might have been called by anybody, and is refused.
-CREATE OR REPLACE FUNCTION cerebro._writer(context text) RETURNS {{ owner_type }}
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    role text := coalesce(nullif(current_setting('role'), 'none'), session_user);
-BEGIN
-    IF strpos($1, chr(10)) > 0 THEN
-        RAISE EXCEPTION USING ERRCODE = '42501',
-            MESSAGE = 'jobs: got a call by another function; allowed: a statement of a session',
-            HINT = 'cerebro.cerebro_submit, cerebro.cerebro_schedule and cerebro.cerebro_cancel_job may be called anywhere';
-    END IF;
-    RETURN (SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = role);
-END
-$$;
-ALTER FUNCTION cerebro._writer(text) OWNER TO cerebro_owner;
-COMMENT ON FUNCTION cerebro._writer(text) IS
-'Internal: the role as which the statement of a session calls a function of the owner of the catalog. context: PG_CONTEXT of that function.';
 
 -- Nobody is put before others but by an administrator.
 CREATE OR REPLACE FUNCTION cerebro._check_priority(role {{ owner_type }}, priority integer) RETURNS void
@@ -151,13 +123,9 @@ DECLARE
     owner   {{ owner_type }};
 BEGIN
     GET DIAGNOSTICS context = PG_CONTEXT;
-    role := cerebro._writer(context);
     SELECT j.owner INTO owner FROM cerebro.catalog_jobs j WHERE j.job_id = $1;
-    IF owner IS NULL OR NOT (pg_has_role(role, owner, 'USAGE') OR pg_has_role(role, 'cerebro_admin', 'USAGE')) THEN
-        RAISE EXCEPTION USING ERRCODE = '44000',
-            MESSAGE = format('job_id: got %s; you have no job of that number', $1);
-    END IF;
-    IF NOT pg_has_role(role, owner, 'USAGE') AND $2 NOT IN ('cancel', 'cancelled', 'paused') THEN
+    role := cerebro._check_writer(context, 'job', $1, owner, true);
+    IF cerebro._stands(role, owner) COLLATE "C" <> 'owner' AND $2 COLLATE "C" NOT IN ('cancel', 'cancelled', 'paused') THEN
         RAISE EXCEPTION USING ERRCODE = '42501',
             MESSAGE = format('action: got %s of a job of another role; allowed: cancel', $2),
             HINT = 'Its owner, or a role that has the rights of its owner, tells what becomes of it.';
@@ -195,7 +163,7 @@ DECLARE
 BEGIN
     GET DIAGNOSTICS context = PG_CONTEXT;
     role := cerebro._writer(context);
-    UPDATE cerebro.catalog_schedules AS s SET due = $2 WHERE s.name = $1 AND s.owner = role;
+    UPDATE cerebro.catalog_schedules AS s SET due = $2 WHERE s.name COLLATE "C" = $1 AND s.owner = role;
 END
 $$;
 ALTER FUNCTION cerebro._set_due(text, timestamptz) OWNER TO cerebro_owner;
@@ -210,7 +178,7 @@ DECLARE
 BEGIN
     GET DIAGNOSTICS context = PG_CONTEXT;
     role := cerebro._writer(context);
-    DELETE FROM cerebro.catalog_schedules s WHERE s.name = $1 AND s.owner = role;
+    DELETE FROM cerebro.catalog_schedules s WHERE s.name COLLATE "C" = $1 AND s.owner = role;
 END
 $$;
 ALTER FUNCTION cerebro._drop_schedule(text) OWNER TO cerebro_owner;

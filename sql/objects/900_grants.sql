@@ -13,10 +13,13 @@ END
 $$;
 REVOKE ALL ON FUNCTION cerebro._know_functions(text), cerebro._know_network(text) FROM cerebro_user;
 GRANT EXECUTE ON FUNCTION cerebro._know_functions(text), cerebro._know_network(text) TO cerebro_owner;
+-- Tables and views are written by functions of their owner; earlier versions let users write some.
+REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON ALL TABLES IN SCHEMA cerebro FROM cerebro_user, cerebro_admin;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA cerebro FROM cerebro_user, cerebro_admin;
 -- As whom a driver connects is read from the catalog, by functions of its owner.
 REVOKE ALL ON FUNCTION cerebro._start_job(bigint, text), cerebro._job_failed(bigint, text) FROM cerebro_user;
 GRANT EXECUTE ON FUNCTION cerebro._start_job(bigint, text), cerebro._job_failed(bigint, text), cerebro._held_locks(),
-    cerebro._lock_number(), cerebro._role() TO cerebro_owner;
+    cerebro._lock_number(), cerebro._role(), cerebro._writing_role() TO cerebro_owner;
 -- These find roles of a restored catalog as its owner.
 GRANT EXECUTE ON FUNCTION cerebro._adopt(), cerebro._know_role(oid, name), cerebro._role_columns(), cerebro._move_role(oid, oid),
     cerebro._free_number(), cerebro._is_told_of(oid), cerebro._relation(text), cerebro._role_name(oid) TO cerebro_owner;

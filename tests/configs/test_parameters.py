@@ -193,6 +193,13 @@ def test_dtype_policy() -> None:
     assert given.dtype_policy == "mixed_bfloat16"
 
 
+def test_loss_per_member() -> None:
+    text = "optimizer='Adam', loss='mse'"
+    assert not parse_compile_params(text).loss_per_member
+    assert parse_compile_params(f"{text}, loss_per_member=True").loss_per_member
+    assert not parse_compile_params(f"{text}, loss_per_member=False").loss_per_member
+
+
 def test_averages_of_weights() -> None:
     spec = parse_optimizer("Adam(use_ema=True, ema_overwrite_frequency=5)")
     assert dict(spec.arguments) == {"use_ema": True, "ema_overwrite_frequency": 5}
@@ -261,6 +268,7 @@ _EXCLUDED = ("'out'", "['^out/', 'a|b']")
         ("optimizer='Muon(exclude_layers=\"(a+)+b\")', loss='mse'", "no groups"),
         ("optimizer='Muon(exclude_layers=\"a*a*\")', loss='mse'", "at most one of"),
         ("optimizer='Muon(exclude_layers=[1])', loss='mse'", "=1; it must be a regular expr"),
+        ("optimizer='Adam', loss='mse', loss_per_member='yes'", "loss_per_member"),
         ("optimizer='Adam', loss='mse', dtype_policy='float16'", "one of 'float32', 'mixed_bfl"),
         ("optimizer='Adam', loss='mse', dtype_polcy='float32'", "Did you mean 'dtype_policy'"),
         ("optimizer='SGD(use_ema=1)', loss='mse'", "use_ema=1; it must be True or False"),

@@ -27,6 +27,8 @@ OF_RUNS = {
     "cerebro_replay": "-1, 'nobody_made_this'",
     "cerebro_best": "-1",
     "cerebro_importance": "-1",
+    "cerebro_calibrate": "'model:nobody_made_this', 'plants_val'",
+    "cerebro_ensemble": "-1, 'plants'",
     "cerebro_wait": "-1",
     "cerebro_wait_job": "-1",
     "cerebro_cancel_job": "-1",

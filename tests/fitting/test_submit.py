@@ -60,7 +60,7 @@ def test_each_function_is_declared(bench: Any) -> None:
     }
     assert reading == {
         "cerebro_convert_bytea_to_integer_array", "cerebro_convert_bytea_to_real_array", "cerebro_export",
-        "cerebro_image_array", "cerebro_importance", "cerebro_mlp", "cerebro_predict_outputs",
+        "cerebro_image", "cerebro_image_array", "cerebro_importance", "cerebro_mlp", "cerebro_predict_outputs",
         "cerebro_predict_row", "cerebro_tabular", "cerebro_version",
     }  # fmt: skip
     assert attended == {

@@ -33,6 +33,8 @@ OF_TEXTS = 12
 # An array is a list in PL/Python: 40 bytes a number; then a message.
 OF_ARRAYS = 25
 OF_TRAINERS = 40
+# The server reads a jsonb before it calls a function: so many bytes for each byte of its text.
+OF_JSONB = 32
 
 # Of each kind: large, and large in another way.
 TEXTS = (f"repeat('x', {SIZE})", f"repeat('[', {SIZE})")
@@ -226,7 +228,8 @@ def _wrong(one: Member, function: Function, call: str) -> list[str]:
     told = []
     texts = sum(kind in LARGE for kind in function.types) * SIZE
     arrays = sum(kind.endswith("[]") for kind in function.types) * SIZE
-    allowed = FIXED + OF_TEXTS * texts + OF_ARRAYS * arrays
+    parsed = function.types.count("jsonb") * SIZE
+    allowed = FIXED + OF_TEXTS * texts + OF_ARRAYS * arrays + (OF_JSONB - OF_TEXTS) * parsed
     if "bytea_to" in function.name:
         allowed += OF_ARRAYS * texts
     if server > allowed:

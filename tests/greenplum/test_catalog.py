@@ -70,7 +70,7 @@ def test_a_run_is_its_owners(catalog: Catalog, segments: Sql) -> None:
     try:
         assert segments.fetch("SELECT * FROM cerebro.runs") == []
         with pytest.raises(psycopg2.Error) as failure:
-            segments.run("INSERT INTO cerebro._plan VALUES (%s, 1, 1, 0, 0)", (run_id,))
+            segments.run("SELECT cerebro._add_plan(%s, '[]')", (run_id,))
         assert failure.value.pgcode == "44000"
     finally:
         segments.run("RESET ROLE; DROP ROLE other")

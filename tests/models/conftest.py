@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 from servers import connected, drop_database, make_database
 
@@ -168,3 +169,48 @@ def _train(db: Database, network: Network) -> None:
         ):
             db.fetch(f"SELECT {statement}", values)
     db.notices()
+
+
+COUNT = 400
+KINDS = ("x", "y", "z")
+OF_KIND = dict(zip(KINDS, (2.0, 0.0, -2.0), strict=True))
+
+
+@pytest.fixture(scope="session")
+def lines(cluster: Any, administrator: Any, template: str, network: Network) -> Iterator[Database]:
+    """Rows whose target is 3 a - b + the number of a kind, and a linear net that has learnt exactly that.
+
+    Table ``lines`` with its packed table, the models ``line`` and ``model:line``; column c has no weight.
+    """
+    with _made(cluster, administrator, template) as database:
+        _make_lines(database, network)
+        yield database
+
+
+def _make_lines(db: Database, network: Network) -> None:
+    db.fetch(
+        "CREATE TABLE lines AS SELECT g.*, 3 * a - b + CASE kind WHEN 'x' THEN 2 WHEN 'z' THEN -2 ELSE 0 END AS y "
+        "FROM (SELECT i AS id, sin(i) * 2 AS a, cos(7 * i) AS b, sin(11 * i) AS c, "
+        f"(ARRAY['x', 'y', 'z'])[1 + i * i %% 7 %% 3] AS kind FROM generate_series(1, {COUNT}) i) g",
+        (),
+    )
+    db.fetch(
+        "SELECT cerebro_pack_columns('lines', 'lines_packed', 'y', 'a, b, c, kind', num_partitions := 2)"
+    )
+    means = db.fetch("SELECT avg(a), stddev_pop(a), avg(b), stddev_pop(b) FROM lines")[0]
+    mean_a, scale_a, mean_b, scale_b = map(float, means)
+    weights = [3 * scale_a, -scale_b, 0.0, *OF_KIND.values(), 3 * mean_a - mean_b]
+    fitted(db, "line", network((6,), (1, "linear")), weights, "loss='mse',metrics=['mae']")
+    db.fetch("SELECT cerebro_register_model((SELECT run_id FROM line_summary), 1, 'line')")
+
+
+def fitted(
+    db: Any, name: str, net: str, weights: Any, compile_params: str, packed: str = "lines_packed"
+) -> None:
+    """A run whose only model has these weights: it is trained at a rate of 0."""
+    data = np.asarray(weights, "<f4").tobytes()
+    db.fetch("SELECT cerebro_load_model(%s, %s::json, %s)", (f"{name}_nets", net, data))
+    db.fetch(
+        "SELECT cerebro_fit(%s, %s, %s, 1, %s, 'batch_size=400', 1)",
+        (packed, name, f"{name}_nets", f"{compile_params},optimizer='SGD(lr=0.0)'"),
+    )

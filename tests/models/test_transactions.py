@@ -229,12 +229,20 @@ APART = {
     "cerebro_fit": "SELECT cerebro_fit('packed', 'o', 'm', 1, 'x', 'y', 1)",
     "cerebro_search": "SELECT cerebro_search('packed', 'o', 'm', NULL, ARRAY[1], "
     "'{''loss'': [''mse''], ''optimizer'': [''SGD'']}', '{}')",
+    "cerebro_automl": "SELECT cerebro_automl('rows', 'm', 'y')",
     "cerebro_extend": "SELECT cerebro_extend(1)",
     "cerebro_replay": "SELECT cerebro_replay(1, 'o')",
     "cerebro_resume": "SELECT cerebro_resume(1)",
     "cerebro_vacuum": "SELECT cerebro_vacuum('1 day')",
     "cerebro_evaluate": "SELECT cerebro_evaluate('out', 'packed', 'o')",
     "cerebro_confusion_matrix": "SELECT cerebro_confusion_matrix('out', 'packed', 'o')",
+    "cerebro_explain": "SELECT cerebro_explain('out', 'packed', 'o')",
+    "cerebro_contributions": "SELECT cerebro_contributions('out', 'rows', 'id', 'x', 'o')",
+    "cerebro_dependence": "SELECT cerebro_dependence('out', 'packed', 'o')",
+    "cerebro_ensemble": "SELECT cerebro_ensemble(1, 'm', 'packed')",
+    "cerebro_calibrate": "SELECT cerebro_calibrate('model:m', 'packed')",
+    "cerebro_reliability": "SELECT cerebro_reliability('out', 'packed', 'o')",
+    "cerebro_threshold": "SELECT cerebro_threshold('out', 'packed', 'o')",
     "cerebro_predict": "SELECT cerebro_predict('out', 'rows', 'id', 'x', 'o', 'response')",
     "cerebro_predict_byom": "SELECT cerebro_predict_byom('m', 1, 'rows', 'id', 'x', 'o')",
     "cerebro_export": "SELECT cerebro_export('out')",
@@ -390,8 +398,10 @@ def hidden(user):
     user.fetch("DISCARD TEMP")
 
 
-# These take the number of a run first.
-OF_RUNS = ("cerebro_resume", "cerebro_vacuum", "cerebro_extend", "cerebro_replay")
+# These take the number of a run first, or a registered model.
+OF_RUNS = (
+    "cerebro_resume", "cerebro_vacuum", "cerebro_extend", "cerebro_replay", "cerebro_calibrate", "cerebro_ensemble",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("call", [APART[name] for name in APART if name not in OF_RUNS])

@@ -316,9 +316,8 @@ def test_whole_numbers_that_an_earlier_encoding_leaves_as_they_are(
 
 def test_rows_of_drift_are_bounded(days):
     insert = (
-        "INSERT INTO cerebro._drift (kind, encoding_of, source_table, output_table, num_rows, column_names, encodings, "
-        "missing, unseen, trained_missing, trained_unseen, shifts) "
-        "VALUES ('packing', 'a', 'b', 'c', 1, ARRAY[%s], ARRAY['none'], {}, '{{0}}', '{{0}}', '{{0}}', '{{0}}')"
+        "SELECT cerebro._add_drift('packing', NULL, 'a', 'b', 'c', 1, ARRAY[%s], ARRAY['none'], {}, '{{0}}', '{{0}}', "
+        "'{{0}}', '{{0}}')"
     )
     with pytest.raises(errors.ProgramLimitExceeded, match="more than 1000000 characters"):
         days.fetch(insert.format("'{0}'"), ("x" * 1_000_001,))

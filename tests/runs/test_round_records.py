@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import operator
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -69,7 +70,7 @@ def test_a_report_that_somebody_changed_is_refused(text: str) -> None:
 
 
 class Kept:
-    """Keeps what is stored, or fails at the statements of a table."""
+    """Keeps what is stored, or fails at a function that writes."""
 
     def __init__(self, fails: str = "") -> None:
         self.stored: list[tuple[str, list[Any]]] = []
@@ -84,11 +85,10 @@ class Kept:
         """Rounds that are recorded already."""
         return self.recorded
 
-    def store(self, query: str, values: list[Any]) -> None:
-        table = query.split()[2]
-        if table == self.fails:
+    def call(self, function: str, run_id: int, rows: str) -> None:
+        if function == self.fails:
             raise InvalidState("the session is lost")
-        self.stored.append((table, values))
+        self.stored.append((function, [(run_id, row) for row in json.loads(rows)]))
 
     @property
     def tables(self) -> list[str]:
@@ -111,13 +111,15 @@ def test_no_row_of_a_hop_is_stored_before_the_record_of_its_round() -> None:
     catalog.flush(now=0.0)
     assert kept.stored == []
     catalog.flush()
-    assert kept.tables == ["cerebro._updates", "cerebro._hops"]
-    values = kept.stored[0][1]
-    assert [values[start] for start in (0, 12)] == [9, 9]
-    assert values[11] == to_bytes(ORDER)
+    assert kept.tables == ["_add_updates", "_add_hops"]
+    (run_id, first), (other, _) = kept.stored[0][1]
+    assert (run_id, other) == (9, 9)
+    assert first["updates"] == f"\\x{to_bytes(ORDER).hex()}"
+    assert first["learning_rate"] == RATE
+    assert first["staleness"] == f'{{"1.0","{2 / 3!r}"}}'
     catalog.flush()
     assert len(kept.stored) == 2
-    lost: Any = Kept(fails="cerebro._updates")
+    lost: Any = Kept(fails="_add_updates")
     catalog = RunCatalog(lost, 9)
     done(catalog)
     with pytest.raises(InvalidState):
@@ -126,14 +128,14 @@ def test_no_row_of_a_hop_is_stored_before_the_record_of_its_round() -> None:
 
 
 def test_a_record_that_is_stored_is_not_stored_again() -> None:
-    kept: Any = Kept(fails="cerebro._hops")
+    kept: Any = Kept(fails="_add_hops")
     catalog = RunCatalog(kept, 9)
     done(catalog)
     with pytest.raises(InvalidState):
         catalog.flush()
     kept.fails = ""
     catalog.flush()
-    assert kept.tables == ["cerebro._updates", "cerebro._hops"]
+    assert kept.tables == ["_add_updates", "_add_hops"]
 
 
 SPEC: Any = SimpleNamespace(hops_an_epoch=2, round_of=lambda hop: hop.position // 2)
@@ -148,9 +150,10 @@ def test_what_another_driver_could_not_write_is_written_from_the_states(is_recor
     averaged = Hop(4, 2, 1, 1)  # a part of a round: its state has the version -1 - 3
     left = [(3, 2, state_report(*hops, course=COURSE)), (4, -4, state_report(averaged))]
     RunCatalog(kept, 9).restore(SPEC, left)
-    assert kept.tables == [*([] if is_recorded else ["cerebro._updates"]), "cerebro._hops"]
-    keys, epochs, positions, partitions, *_ = kept.stored[-1][1][1:]
-    assert (keys, epochs, positions, partitions) == ([3, 3, 4], [1, 1, 2], [0, 1, 1], [1, 0, 1])
+    assert kept.tables == [*([] if is_recorded else ["_add_updates"]), "_add_hops"]
+    names = ("mst_key", "epoch", "position", "partition_key")
+    found = [tuple(row[name] for name in names) for _, row in kept.stored[-1][1]]
+    assert found == [(3, 1, 0, 1), (3, 1, 1, 0), (4, 2, 1, 1)]
 
 
 class Recording(Counting):

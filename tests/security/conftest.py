@@ -191,24 +191,56 @@ _SPEC = RunSpec(
 ).to_text()
 
 
-def paused_run(person: Person) -> int:
+_RUN = {
+    **dict.fromkeys(("source_table", "model_output_table", "model_selection_table"), "x"),
+    **dict.fromkeys(("num_iterations", "metrics_compute_frequency", "num_partitions", "num_workers", "threads", "rounds"), 1),
+    "warm_start": False, "replaces": False, "seed": 0, "schedule": "hopper", "strategy_params": "", "status": "queued",
+}  # fmt: skip
+
+
+def paused_run(person: Person, **given: Any) -> int:
     """A run of someone who never trained: what the catalog knows of it, without workers."""
-    return int(
-        person.value(
-            "INSERT INTO cerebro._runs (source_table, model_output_table, model_selection_table, "
-            "num_iterations, metrics_compute_frequency, warm_start, seed, num_partitions, "
-            "num_workers, threads, manifest, status, driver_pid, spec) VALUES ('x', 'x', 'x', 1, 1, "
-            "false, 0, 1, 1, 1, '{}', 'paused', 0, %s) RETURNING run_id",
-            (_SPEC,),
-        )
-    )
+    person.rows("SELECT cerebro._mark_role()")
+    run = int(person.value("SELECT cerebro._add_run(%s, %s)", (json.dumps(_RUN | given), _SPEC)))
+    person.rows("SELECT cerebro._run_ended(%s, 'paused', NULL, NULL)", (run,))
+    return run
+
+
+_ROWS: dict[str, dict[str, Any]] = {
+    "configurations": {
+        "budget": 1, "mst_key": 1, "model_id": 1, "compile_params": "", "fit_params": "", "hop_seconds": 1, "initial_seed": 1,
+        "jit": False, "steps_per_call": 1, "goal": "", "is_warm": False, "status": "training",
+    },
+    "plan": {"epoch": 1, "mst_key": 1, "position": 0, "partition_key": 0, "group_size": 1},
+    "hops": {
+        "mst_key": 1, "epoch": 1, "position": 0, "partition_key": 0, "worker": 0, "pid": 1, "started": "2026-01-01",
+        "finished": "2026-01-01", "waited": 0, "read": 0, "trained": 0, "written": 0, "rows": 1, "loss": "NaN",
+        "compiled": False, "cached": False, "memory_mb": 0,
+    },
+    "updates": {
+        "mst_key": 1, "epoch": 1, "round": 0, "groups": 1, "probes": "", "counts": "{1}", "staleness": "{NaN}",
+        "stalest": "{1}", "updates": "\\x00",
+    },
+    "metrics": {
+        "mst_key": 1, "epoch": 1, "dataset": "training", "loss": 1.5, "metric_names": "{a}", "metrics": "{1.5}", "elapsed": 1,
+    },
+    "decisions": {
+        "number": 1, "mst_key": 1, "action": "stop", "epochs": 1, "reason": "", "who": "", "detail": {}, "heard": [],
+    },
+}  # fmt: skip
+
+
+def added(table: str, **given: Any) -> str:
+    """A row for the function that adds rows of a table to a run."""
+    return json.dumps([_ROWS[table] | given])
 
 
 def run_with_states(person: Person) -> tuple[int, str]:
     """A paused run that nobody trained, and the table of its states."""
     run, states = paused_run(person), f"run_{secrets.token_hex(16)}"
     table = f"cerebro_states.{states}_7"
-    person.rows("UPDATE cerebro._runs SET states = %s WHERE run_id = %s", (states, run))
+    person.rows("SELECT cerebro._run_ended(%s, 'finished', NULL, NULL)", (run,))
+    person.rows("SELECT cerebro._revived(%s, %s)", (run, states))
     person.rows(f"CREATE TABLE {table} AS SELECT repeat('x', 10000) AS state")
     return run, table
 

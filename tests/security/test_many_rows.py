@@ -85,17 +85,17 @@ def crowd(recruit: Recruit, root: Person) -> Iterator[None]:
     )
     assert min(pages for _, pages in sizes) > MOST_BLOCKS, sizes
     yield
-    owner.rows("DELETE FROM cerebro._runs")
+    owner.rows("SELECT cerebro._drop_run(%s)", (run,))
 
 
 @pytest.fixture
-def own_run(bob: Person) -> Iterator[int]:
+def own_run(bob: Person, root: Person) -> Iterator[int]:
     """A run of bob's with a row in each table."""
     run = paused_run(bob)
     for text in ROWS:
-        bob.rows(text.format(run))
+        root.rows(text.format(run))
     yield run
-    bob.rows("DELETE FROM cerebro._runs WHERE run_id = %s", (run,))
+    bob.rows("SELECT cerebro._drop_run(%s)", (run,))
 
 
 @pytest.fixture

@@ -200,8 +200,8 @@ def test_roles_are_renamed_dropped_and_reassigned(home: Sql) -> None:
 def test_models_of_the_same_name_stay_where_they_are(home: Sql) -> None:
     anna, bert, _ = (member(home, name) for name in ROLES)
     for one in (anna, bert):
-        one.rows("INSERT INTO cerebro._models (name) VALUES ('net')")
-    anna.rows("INSERT INTO cerebro._models (name) VALUES ('other')")
+        one.rows("SELECT cerebro._add_model('net')")
+    anna.rows("SELECT cerebro._add_model('other')")
     given = "SELECT cerebro.cerebro_reassign_owned('restore_anna', 'restore_bert')"
     assert home.value(given) == 1
     owners = "SELECT owner::text FROM cerebro.registered_models ORDER BY name, 1"

@@ -9,7 +9,6 @@ from typing import Any
 import psycopg2.extensions
 import pytest
 from reasons import NO_SUCH_SQL
-from servers import without_segment
 
 from cerebro_db.postgres.dialects.choice import dialect_of
 from cerebro_db.postgres.direct.board import DirectBoard, DirectRow, revoke
@@ -23,20 +22,16 @@ from tests.security.conftest import (
     NO_RUN,
     TABLES,
     Person,
+    added,
     paused_run,
     run_with_states,
 )
+from tests.security.test_writers import WRITERS
 
 DENIED = "42501"
 UNDEFINED_RUN = "42704"
 
-TRIGGERS = (
-    "_check_model",
-    "_check_owner",
-    "_check_run",
-    "_check_setting",
-    "_note_role",
-)  # they cannot be called
+TRIGGERS = ("_note_role",)  # they cannot be called
 FUNCTIONS = """
 SELECT p.proname, pg_get_function_identity_arguments(p.oid), p.oid::regprocedure::text,
        ARRAY(SELECT format('NULL::%s', a::regtype) FROM unnest(p.proargtypes) a)
@@ -100,7 +95,7 @@ def test_everything_in_it_is_closed_too(carol: Person, root: Person) -> None:
 
 # Tried in test_registry.py.
 OF_REGISTRY = {
-    "cerebro_describe_model", "cerebro_drop_model", "cerebro_grant_model",
+    "cerebro_calibrate", "cerebro_describe_model", "cerebro_drop_model", "cerebro_grant_model",
     "cerebro_register_model", "cerebro_revoke_model", "cerebro_rollback_alias",
     "cerebro_set_alias",
 }  # fmt: skip
@@ -150,6 +145,7 @@ ATTACKS: dict[str, list[str]] = {
         "'stolen', 'LeNet5', packed_table := 'A.packed'",
     ],
     "cerebro_tabular": ["'A.packed'"],
+    "cerebro_image": ["'A.packed'"],
     "cerebro_delete_model": ["'A.models', 1"],
     "cerebro_load_configs": [
         "'A.models', 'stolen', ARRAY[1], ARRAY[%(adam)s], ARRAY['batch_size=8']",
@@ -180,6 +176,10 @@ ATTACKS: dict[str, list[str]] = {
         f"'packed', 'stolen', 'models', 'A.planted', ARRAY[1], {SPACE}",
         f"'packed', 'stolen', 'models', NULL, ARRAY[1], {SPACE}, validation_table := 'A.packed'",
     ],
+    "cerebro_automl": [
+        "'A.rows', 'stolen', 'y'",
+        "'rows', 'stolen', 'y', output_table := 'A.planted'",
+    ],
     "cerebro_hyperband_schedule": ["'A.planted', 9"],
     "cerebro_fit": [
         f"'A.packed', 'stolen', 'models', 1, $${ADAM}$$, 'batch_size=2', 1",
@@ -194,6 +194,32 @@ ATTACKS: dict[str, list[str]] = {
         "'out', 'packed', 'A.planted'",
     ],
     "cerebro_confusion_matrix": [
+        "'A.out', 'packed', 'stolen'",
+        "'out', 'A.packed', 'stolen'",
+        "'out', 'packed', 'A.planted'",
+    ],
+    "cerebro_explain": [
+        "'A.out', 'packed', 'stolen'",
+        "'out', 'A.packed', 'stolen'",
+        "'out', 'packed', 'A.planted'",
+    ],
+    "cerebro_contributions": [
+        "'A.out', 'rows', 'id', 'x', 'stolen'",
+        "'out', 'A.rows', 'id', 'x', 'stolen'",
+        "'out', 'rows', 'id', 'x', 'A.planted'",
+        "'out', 'rows', 'id', 'x', 'stolen', background_table := 'A.rows'",
+    ],
+    "cerebro_dependence": [
+        "'A.out', 'packed', 'stolen'",
+        "'out', 'A.packed', 'stolen'",
+        "'out', 'packed', 'A.planted'",
+    ],
+    "cerebro_reliability": [
+        "'A.out', 'packed', 'stolen'",
+        "'out', 'A.packed', 'stolen'",
+        "'out', 'packed', 'A.planted'",
+    ],
+    "cerebro_threshold": [
         "'A.out', 'packed', 'stolen'",
         "'out', 'A.packed', 'stolen'",
         "'out', 'packed', 'A.planted'",
@@ -245,11 +271,12 @@ OF_RUNS = {
     "cerebro_importance": ["%(run)s"],
     "cerebro_wait": ["%(run)s", "%(run)s, '1 s'"],
     "cerebro_promote_if_better": ["%(run)s, 'model:stolen@champion'"],
+    "cerebro_ensemble": ["%(run)s, 'stolen'"],
 }
 # These reach nothing but what the caller's own session was given, or the caller's own.
 OF_OWN_SESSION = {
     "_average_final", "_average_step", "cerebro_average",
-    "_begin_prediction", "_catalog_differences", "_check_model", "_check_owner", "_check_run", "_check_setting", "_combine_measures", "_cores",
+    "_begin_prediction", "_catalog_differences", "_combine_measures", "_cores",
     "_export_model", "_lock_catalog", "_seen_rows", "_do_as_seen", "_is_seen", "_asks_session_user",
     "_extend_prediction", "_gpus", "_image_array", "_image_fault", "_inspect_model", "_named_model",
     "_join_state", "_joined_bytes", "_loopback", "_measure_final", "_memory_mb", "_measure_step", "_pack_arrays", "_pack_labels", "_pack_weights",
@@ -260,19 +287,17 @@ OF_OWN_SESSION = {
 }  # fmt: skip
 # Tried in test_jobs.py.
 OF_JOBS = {
-    "_check_drift", "_writer", "_check_priority", "_add_job", "_tell_of_job", "_add_schedule", "_set_due", "_drop_schedule", "_most_waiting_jobs", "_held_locks", "_job_ends", "_job_failed", "_lock_number", "_may_start", "_nth_start", "_open_jobs", "_start_job",
+    "_writer", "_check_priority", "_add_job", "_tell_of_job", "_add_schedule", "_set_due", "_drop_schedule", "_most_waiting_jobs", "_held_locks", "_job_ends", "_job_failed", "_lock_number", "_may_start", "_nth_start", "_open_jobs", "_start_job",
     "_start_jobs", "_tell_change", "_wait_for", "cerebro_cancel_job", "cerebro_schedule",
     "cerebro_start_schedule", "cerebro_submit", "cerebro_unschedule", "cerebro_wait_job", "cerebro_work",
 }  # fmt: skip
 # Tried in test_roles.py.
 OF_ROLES = {
-    "_adopt", "_free_number", "_is_told_of", "_know_role", "_move_role", "_note_role", "_relation", "_role_columns",
+    "_adopt", "_free_number", "_is_told_of", "_know_role", "_mark_role", "_move_role", "_note_role", "_relation", "_role_columns",
     "_role_name", "cerebro_reassign_owned",
 }  # fmt: skip
 VACUUM = {"_vacuum", "cerebro_vacuum"}
-OF_WORKERS = {"_answer_order", "_take_order_back"}
-# What is asked by triggers and defaults where rows are written on segments.
-ON_SEGMENTS = {"_may_keep", "_may_write", "_next_number"}
+ON_SEGMENTS = {"_next_number"}  # by defaults
 
 
 def test_no_function_is_forgotten(root: Person, has_segments: bool) -> None:
@@ -283,7 +308,7 @@ def test_no_function_is_forgotten(root: Person, has_segments: bool) -> None:
         *OF_REGISTRY,
         *OF_JOBS,
         *OF_ROLES,
-        *OF_WORKERS,
+        *WRITERS,
         *VACUUM,
     }
     tried |= ON_SEGMENTS if has_segments else set()
@@ -439,91 +464,28 @@ def columns(root: Person, view: str) -> list[str]:
     ]
 
 
-INTERNAL = (
-    "_configurations", "_architectures", "_plan", "_decisions", "_hops", "_updates", "_metrics",
+INTERNAL = {
+    "_runs", "_configurations", "_architectures", "_architecture_keys", "_plan", "_decisions", "_hops", "_updates", "_metrics",
     "_requests", "_direct_workers", "_direct_orders", "_direct_answers",
-)  # fmt: skip
-FIGURES = {"_statuses", "_worker_times", "_pace", "_hops_of"}  # computed, and read only
-KEYS = "_architecture_keys"  # what administrators may remove without reading it
+    "_statuses", "_worker_times", "_pace", "_hops_of",
+}  # fmt: skip
 
 
-def test_the_internal_views_write_ones_own_rows_only(
-    bob: Person, stopped: int, bobs_run: int, untouched: None, root: Person
-) -> None:
-    internal = {name for name in of_runs(root, "v") if name.startswith("_")}
-    assert internal == {"_runs", KEYS, *FIGURES, *INTERNAL}
-    for view in sorted(FIGURES):
-        assert bob.refused(f"DELETE FROM cerebro.{view}").pgcode in (DENIED, "55000")
-    for view in sorted(internal - FIGURES):
-        assert (
-            bob.rows(f"DELETE FROM cerebro.{view} WHERE run_id = %s RETURNING 1", (stopped,)) == []
-        )
-    update = "UPDATE cerebro.{} SET status = 'gone' WHERE run_id = %s RETURNING 1"
-    assert bob.rows(update.format("_runs"), (stopped,)) == []
-    assert bob.rows(update.format("_configurations"), (stopped,)) == []
-
-
-@pytest.mark.parametrize("view", INTERNAL)
-def test_nobody_inserts_rows_of_another_users_run(
-    view: str, bob: Person, stopped: int, untouched: None, root: Person, has_segments: bool
-) -> None:
-    """Neither does the error tell whether there is a row of that key already."""
-    kinds = root.rows(
-        "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute "
-        "WHERE attrelid = %s::regclass AND attnum > 0 "
-        "AND has_column_privilege('cerebro_user', attrelid, attnum, 'INSERT')",
-        (f"cerebro.{view}",),
-    )
-    sample = {
-        "text": "''", "bytea": "''", "boolean": "false", "text[]": "'{}'",
-        "integer[]": "'{}'", "double precision[]": "'{}'", "timestamp with time zone": "now()", "jsonb": "'{}'",
-    }  # fmt: skip
-    given = {name: sample.get(kind, "1") for name, kind in kinds}
-    given |= {"action": {"_requests": "'cancel'", "_decisions": "'stop'"}.get(view, "''")}
-    base = view.replace("_", "catalog_", 1)
-    key = root.rows(f"SELECT * FROM cerebro.{base} WHERE run_id = %s LIMIT 1", (stopped,))
-    taken = dict(zip(columns(root, view), key[0], strict=True)) if key else {}
-    texts = set()
-    for run_id in (stopped, NO_RUN):
-        values = {name: given[name] for name, _ in kinds}
-        for name in ("mst_key", "epoch", "position", "model_id"):
-            if name in values and name in taken:
-                values[name] = str(taken[name])
-        values["run_id"] = str(run_id)
-        error = bob.refused(
-            f"INSERT INTO cerebro.{view} ({', '.join(values)}) VALUES ({', '.join(values.values())})"
-        )
-        assert error.pgcode == "44000", str(error)
-        told = without_segment(error.diag.message_primary)
-        texts.add(told.replace(f"got {run_id};", "got N;"))
-    assert len(texts) == 1
-
-
-def test_nobody_changes_whom_a_run_belongs_to(
-    bob: Person, alice: Person, bobs_run: int, stopped: int, root: Person
-) -> None:
-    for column in ("owner", "run_id", "lock_key", "source_oid"):
-        error = bob.refused(f"UPDATE cerebro._runs SET {column} = 1 WHERE run_id = %s", (bobs_run,))
-        assert error.pgcode == DENIED, column
-    for column in ("owner", "run_id"):
-        error = bob.refused(f"INSERT INTO cerebro._runs ({column}) VALUES (1)")
-        assert error.pgcode == DENIED, column
-    for view in INTERNAL:
-        error = bob.refused(f"UPDATE cerebro.{view} SET run_id = %s", (stopped,))
-        assert error.pgcode == DENIED, view
-    assert bob.refused("INSERT INTO cerebro._requests (role) VALUES (1)").pgcode == DENIED
+def test_no_internal_view_is_forgotten(root: Person) -> None:
+    assert {name for name in of_runs(root, "v") if name.startswith("_")} == INTERNAL
 
 
 def test_nobody_names_the_states_of_another_run(
-    bob: Person, bobs_run: int, stopped: int, untouched: None, root: Person, dave: Person
+    bob: Person, stopped: int, untouched: None, root: Person
 ) -> None:
     """An administrator who drops bob's run would drop alice's states."""
     states = root.value("SELECT states FROM cerebro.catalog_runs WHERE run_id = %s", (stopped,))
+    run = paused_run(bob)
+    bob.rows("SELECT cerebro._run_ended(%s, 'finished', NULL, NULL)", (run,))
     for name in (states, f"{states}_1", states[:-1], f'{states}"', states.upper(), ""):
-        error = bob.refused(
-            "UPDATE cerebro._runs SET states = %s WHERE run_id = %s", (name, bobs_run)
-        )
+        error = bob.refused("SELECT cerebro._revived(%s, %s)", (run, name))
         assert error.pgcode in ("23505", "23514")
+    bob.rows("SELECT cerebro._drop_run(%s)", (run,))
 
 
 def test_states_of_another_run(bob: Person, stopped: int, untouched: None, root: Person) -> None:
@@ -623,7 +585,7 @@ def test_an_administrator_removes_states_of_others(
 ) -> None:
     run, table = run_with_states(alice)
     root.rows(
-        "UPDATE cerebro.catalog_runs SET created = created - interval '2 hours' WHERE run_id = %s",
+        "UPDATE cerebro.catalog_runs SET created = created - interval '2 hours', finished = NULL WHERE run_id = %s",
         (run,),
     )
     removed = dict(dave.rows("SELECT run_id, bytes FROM cerebro_vacuum('1 hour')"))
@@ -677,36 +639,6 @@ def test_an_owner_joins_and_answers(
         assert alice.rows(shown, (stopped,)) == [("joining", local, alice.name)]
         worker.leave("done")
         assert board.workers() == []
-        alice.rows("DELETE FROM cerebro._direct_workers WHERE run_id = %s", (stopped,))
-
-
-def test_nobody_else_answers_an_order_or_takes_it_back(
-    alice: Person, bob: Person, dave: Person, stopped: int
-) -> None:
-    order_id = alice.value(
-        "INSERT INTO cerebro._direct_orders (run_id, worker_id, hop, fence) VALUES (%s, 1, '', 7) RETURNING order_id",
-        (stopped,),
-    )
-    left = "SELECT count(*) FROM cerebro._direct_{} WHERE order_id = %s"
-    for other in (bob, dave):
-        answer = "SELECT cerebro._answer_order(%s, %s, 7, '')"
-        assert other.refused(answer, (stopped, order_id)).pgcode == "YC007"
-        other.rows("SELECT cerebro._take_order_back(%s, %s, 7)", (stopped, order_id))
-        for view, columns, values in (
-            ("workers", "run_id, lock_key, host", "%s, 1, 'x'"),
-            ("orders", "run_id, worker_id, hop, fence", "%s, 1, '', 1"),
-            ("answers", "run_id, order_id, answer", f"%s, {order_id}, ''"),
-        ):
-            insert = f"INSERT INTO cerebro._direct_{view} ({columns}) VALUES ({values})"
-            assert other.refused(insert, (stopped,)).pgcode == "44000"
-    assert alice.value(left.format("orders"), (order_id,)) == 1
-    assert alice.value(left.format("answers"), (order_id,)) == 0
-    alice.rows(answer, (stopped, order_id))
-    assert alice.rows("SELECT cerebro._take_order_back(%s, %s, 7)", (stopped, order_id)) == [
-        (False,)
-    ]
-    for table in ("orders", "answers"):
-        alice.rows(f"DELETE FROM cerebro._direct_{table} WHERE run_id = %s", (stopped,))
 
 
 def test_an_administrator_tells_no_process_what_to_import(dave: Person) -> None:
@@ -729,41 +661,29 @@ def test_an_administrator_reads_no_models(
     query = "SELECT count(*) FROM cerebro.{} WHERE run_id = %s"
     assert alice.value(query.format("_architectures"), (stopped,)) == 1
     assert dave.value(query.format("_architectures"), (stopped,)) == 0
-    assert dave.value(query.format(KEYS), (stopped,)) == 1
+    assert dave.value(query.format("_architecture_keys"), (stopped,)) == 1
     run = paused_run(alice)
-    alice.rows("INSERT INTO cerebro._architectures VALUES (%s, 1, 'x', 'x', NULL)", (run,))
+    alice.rows("SELECT cerebro._add_architecture(%s, 1, 'x', 'x', NULL)", (run,))
     dave.rows("SELECT cerebro_drop_run(%s)", (run,))
     count = "SELECT count(*) FROM cerebro.catalog_architectures WHERE run_id = %s"
     assert root.value(count, (run,)) == 0
 
 
 def test_numbers_of_one_user_do_not_stand_in_the_way_of_others(bob: Person, dave: Person) -> None:
-    run = bob.value(
-        "INSERT INTO cerebro._runs (source_table, model_output_table, model_selection_table, "
-        "num_iterations, metrics_compute_frequency, warm_start, seed, num_partitions, "
-        "num_workers, threads, manifest, status, driver_pid) VALUES ('x', 'x', 'x', "
-        "2147483647, 1, false, 0, 2147483647, 1, 1, '{}', 'running', pg_backend_pid()) "
-        "RETURNING run_id"
-    )
-    bob.rows("UPDATE cerebro._runs SET started = now() WHERE run_id = %s", (run,))
-    bob.rows(
-        "INSERT INTO cerebro._configurations SELECT %s, i, 1, '', '', 0, 0, false, 1, '', 'training' "
-        "FROM generate_series(1, 4) i",
-        (run,),
-    )
-    hop = (
-        "INSERT INTO cerebro._hops VALUES (%s, 1, 1, {}, 0, 0, 0, {}, {}, "
-        "0, 0, 0, 0, {}, 0, false, false, 0)"
-    )
-    largest = (0, "'2000-01-01 12:00+00'", "'2999-12-30 12:00+00'", 10**15)
-    bob.rows(hop.format(*largest), (run,))
+    run = paused_run(bob, num_iterations=2**31 - 1, num_partitions=2**31 - 1)
+    bob.rows("SELECT cerebro._started(%s, '{}')", (run,))
+    for key in range(1, 5):
+        bob.rows("SELECT cerebro._add_configurations(%s, %s)", (run, added("configurations", mst_key=key)))  # fmt: skip
+    largest = {"started": "2000-01-01 12:00+00", "finished": "2999-12-30 12:00+00", "rows": 10**15}
+    hop = "SELECT cerebro._add_hops(%s, %s)"
+    bob.rows(hop, (run, added("hops", **largest)))
     for bad in (
-        (1, "'4713-01-01 BC'", "now()", 1),
-        (1, "now()", "'infinity'", 1),
-        (1, "now()", "now()", 2**63 - 1),
-        (1, "now()", "now()", -1),
+        {"started": "4713-01-01 BC"},
+        {"finished": "infinity"},
+        {"rows": 2**63 - 1},
+        {"rows": -1},
     ):
-        assert bob.refused(hop.format(*bad), (run,)).pgcode == "23514"
+        assert bob.refused(hop, (run, added("hops", position=1, **bad))).pgcode == "23514"
     assert dave.rows("SELECT * FROM cerebro.progress WHERE run_id = %s", (run,))
     assert dave.rows("SELECT * FROM cerebro.leaderboard WHERE run_id = %s", (run,))
     bob.rows("SELECT cerebro_drop_run(%s)", (run,))

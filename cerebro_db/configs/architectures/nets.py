@@ -144,6 +144,19 @@ def _output(units: int | None, activation: str | None) -> dict[str, Any]:
     return _layer("Dense", "outputs", units=units, activation=activation)
 
 
+def check_kind(kind: str | None, allowed: Sequence[str]) -> None:
+    """Refuse a kind of nets that there is not.
+
+    Raises:
+        InvalidArgument: with the kinds that there are.
+    """
+    if kind not in allowed:
+        raise InvalidArgument(
+            f"kind: got {shown(kind)}; allowed: {', '.join(map(repr, allowed))}",
+            hint=nearest(str(kind)[:80], allowed),
+        )
+
+
 def check_dropout(rate: float | None) -> float:
     """The rate of a dropout.
 

@@ -37,6 +37,7 @@ from cerebro_db.wire import Wire
 # In the order of MADlib's documentation, followed by what is ours, as they are written.
 COMPILE_KEYS = (
     "optimizer", "metrics", "loss", "loss_weights", "l1", "l2", "dropout", "freeze", "dtype_policy",
+    "loss_per_member",
 )  # fmt: skip
 FIT_KEYS = ("epochs", "batch_size", "shuffle", "class_weight", "callbacks", "verbose")
 DEFAULT_BATCH_SIZE = 32
@@ -66,6 +67,7 @@ _CLASS_ID = whole("class_weight", None, low=0, required=True)
 _CLASS_WEIGHT = number("class_weight", None, required=True)
 _LOSS_WEIGHT = number("loss_weights", None, required=True)
 _NOT_YET = "it is not supported in this release; leave it out"
+_PER_MEMBER = flag("loss_per_member", False)
 _REFUSED_COMPILE = (
     "weighted_metrics", "sample_weight_mode", "run_eagerly",
     "steps_per_execution", "jit_compile", "auto_scale_loss", "target_tensors",
@@ -153,6 +155,7 @@ class CompileParams(Struct, frozen=True):
         dropout: rate of every dropout layer of the architecture.
         freeze: patterns of names of layers that do not train.
         dtype_policy: of every layer, replacing its own; None for those of the architecture.
+        loss_per_member: whether training compares each member of an output with the target, not their mean.
     """
 
     optimizer: OptimizerSpec
@@ -166,6 +169,7 @@ class CompileParams(Struct, frozen=True):
     output_metrics: ByOutput[tuple[MetricSpec, ...]] | None = None
     loss_weights: ByOutput[float] | float | None = None
     dtype_policy: str | None = None
+    loss_per_member: bool = False
 
 
 class FitParams(Struct, frozen=True):
@@ -218,6 +222,7 @@ def parse_compile_params(text: str) -> CompileParams:
         loss_weights=_loss_weights(given.get("loss_weights"), what),
         freeze=parse_freeze(given.get("freeze") or (), what),
         dtype_policy=DTYPE_POLICY.validated(given.get("dtype_policy"), what),
+        loss_per_member=bool(_PER_MEMBER.validated(given.get("loss_per_member", False), what)),
         **regularisation,
     )
 

@@ -1,1 +1,1 @@
-"""The catalog of Cerebro-DB: rows of runs, hops, trials, jobs and models, read and written through its views."""
+"""The catalog of Cerebro-DB: rows of runs, hops, trials, jobs and models, read through its views and written by its functions."""

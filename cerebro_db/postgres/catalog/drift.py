@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cerebro_db.columns.encoded import EncodedColumn
+from cerebro_db.postgres.catalog.rows import array_text
 from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.session import Session
 
@@ -136,28 +137,13 @@ class Drift(NamedTuple):
 
 def forget(session: Session) -> None:
     """Remove what was recorded for roles of the caller so long ago that it is not kept any more."""
-    session.run(
-        "DELETE FROM cerebro._drift WHERE pg_catalog.pg_has_role(owner, 'USAGE') AND recorded < now() - ("
-        "SELECT nullif(s.value, '')::interval FROM cerebro.settings s WHERE s.name = 'keep_runs')"
-    )
+    session.write("_forget_drift")
 
 
 def record(session: Session, drift: Drift) -> None:
     """Write a drift down for the view ``cerebro.drift``."""
     names = ("name", "method", "missing", "unseen", "trained_missing", "trained_unseen", "shift")
     listed = [[getattr(one, name) for one in drift.columns] for name in names]
-    session.run(
-        "INSERT INTO cerebro._drift (kind, job_id, encoding_of, source_table, output_table, num_rows, "
-        "column_names, encodings, missing, unseen, trained_missing, trained_unseen, shifts) VALUES ("
-        "%s, %s, %s, %s, %s, %s, %s::text[], %s::text[], %s::bigint[], %s::bigint[], "
-        "%s::double precision[], %s::double precision[], %s::double precision[])",
-        (
-            drift.kind,
-            drift.job_id,
-            _CONTROL.sub("?", drift.encoding_of),
-            drift.source,
-            drift.output,
-            drift.rows,
-            *listed,
-        ),
-    )
+    session.write("_mark_role")
+    facts = drift.kind, drift.job_id, _CONTROL.sub("?", drift.encoding_of), drift.source
+    session.write("_add_drift", *facts, drift.output, drift.rows, *map(array_text, listed))

@@ -75,17 +75,13 @@ class Jobs:
         """Write down a job; returns its number. It is queued by an event."""
         key = secrets.randbits(64) - 2**63
         values = [json.dumps(calls), json.dumps(session), priority, schedule, on_success, key]
-        sql = "SELECT cerebro._add_job(%s, %s, %s, %s, %s, %s)"
-        return int(self._run(sql, values)[0][0])
+        return int(self._session.write("_add_job", *values))
 
     def log(
         self, job_id: int, action: str, run_id: int | None = None, message: str | None = None
     ) -> None:
         """Add an event to a job."""
-        self._run(
-            "SELECT cerebro._tell_of_job(%s, %s, %s, %s)",
-            [job_id, action, run_id, plain_text(message)],
-        )
+        self._session.write("_tell_of_job", job_id, action, run_id, plain_text(message))
 
     def job(self, job_id: int) -> Job:
         """A job of the caller.
@@ -239,21 +235,16 @@ class Schedules:
             one: the schedule.
             due: when it starts first.
         """
-        self._session.run(
-            "SELECT cerebro._add_schedule(%s, %s, %s, %s, %s, %s, %s, %s)",
-            [
-                one.name, one.cron, json.dumps(one.calls), json.dumps(one.session), one.on_success,
-                one.priority, one.timer, due,
-            ],
-        )  # fmt: skip
+        given = json.dumps(one.calls), json.dumps(one.session), one.on_success, one.priority
+        self._session.write("_add_schedule", one.name, one.cron, *given, one.timer, due)
 
     def starts(self, name: str, due: datetime) -> None:
         """Note when a schedule starts next. Until the transaction ends no other session starts it."""
-        self._session.run("SELECT cerebro._set_due(%s, %s)", [name, due])
+        self._session.write("_set_due", name, due)
 
     def drop(self, name: str) -> None:
         """Forget a schedule of the caller."""
-        self._session.run("SELECT cerebro._drop_schedule(%s)", [name])
+        self._session.write("_drop_schedule", name)
 
     def going_on(self, name: str) -> int | None:
         """The job of a schedule that has not ended; None where there is none."""

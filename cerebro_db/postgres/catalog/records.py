@@ -6,7 +6,7 @@ import itertools
 import operator
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, NamedTuple, TypeVar
 
 from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.configs.messages import plain_text
@@ -14,6 +14,7 @@ from cerebro_db.core.decisions import NOBODY, PROMOTE, STOP, Change, Decision, R
 from cerebro_db.core.spec import Configuration
 from cerebro_db.core.statuses import FINISHED, STOPPED
 from cerebro_db.core.tasks import RoundRecord
+from cerebro_db.postgres.catalog.rows import rows_json
 from cerebro_db.postgres.catalog.runs import Catalog, keys_by_value
 from cerebro_db.protocol import RoundReport
 from cerebro_db.wire import decode_stored, encode
@@ -41,28 +42,11 @@ def record_ends(
     """Write down where configurations end; those that were stopped early have a status then."""
     # Not all at once, as not every server can join in an update; but most ends are the same.
     for row, mst_keys in keys_by_value(ends).items():
-        catalog.execute(
-            "UPDATE cerebro._configurations SET stopped_epoch = %s, best_epoch = %s, "
-            "model_epoch = %s, status = CASE WHEN %s::int IS NULL THEN status ELSE %s END, "
-            "error = CASE WHEN %s::int IS NULL THEN error END WHERE run_id = %s AND mst_key = ANY (%s::int[])",
-            (
-                row.stopped_epoch,
-                row.best_epoch,
-                row.model_epoch,
-                row.stopped_epoch,
-                status,
-                row.stopped_epoch,
-                run_id,
-                mst_keys,
-            ),
-        )
+        catalog.call("_set_ends", run_id, mst_keys, *row, status)
 
 
 class HopRow(NamedTuple):
-    """Record of one hop, as ``cerebro.hops`` has it; times in seconds.
-
-    Statements that insert such rows list their values in this order.
-    """
+    """Record of one hop, as ``cerebro.hops`` has it; times in seconds."""
 
     mst_key: int
     epoch: int
@@ -83,21 +67,9 @@ class HopRow(NamedTuple):
     memory_mb: int
 
 
-_TYPES = {
-    int: "int", float: "float8", datetime: "timestamptz", bool: "boolean",
-}  # fmt: skip
-HOP_COLUMNS = ", ".join(HopRow._fields)
-_ARRAYS = ", ".join(f"%s::{_TYPES[kind]}[]" for kind in get_type_hints(HopRow).values())
-
-
 def add_hops(catalog: Catalog, run_id: int, rows: Sequence[HopRow]) -> None:
     """Store rows of hops, all or none."""
-    columns = [[getattr(row, name) for row in rows] for name in HopRow._fields]
-    catalog.store(
-        f"INSERT INTO cerebro._hops (run_id, {HOP_COLUMNS}) "
-        f"SELECT %s, t.* FROM unnest({_ARRAYS}) AS t",
-        [run_id, *columns],
-    )
+    catalog.call("_add_hops", run_id, rows_json(HopRow._fields, rows))
 
 
 _MAX_REASON = 1000
@@ -135,19 +107,10 @@ def add_decision(
     if configurations:
         catalog.add_configurations(run_id, configurations, "training")
     rows = _rows(number, decision)
-    row_sql = f"({', '.join(['%s'] * (len(_COLUMNS) + 1))})"
-    catalog.execute(
-        f"INSERT INTO cerebro._decisions (run_id, {', '.join(_COLUMNS)}) "
-        f"VALUES {', '.join([row_sql] * len(rows))}",
-        [value for row in rows for value in (run_id, *row)],
-    )
+    catalog.call("_add_decisions", run_id, rows_json(_COLUMNS, rows))
     for one in decision.changes:
         if decision.action == PROMOTE:
-            catalog.execute(
-                "UPDATE cerebro._configurations SET budget = %s, status = 'training', "
-                "stopped_epoch = NULL, model_epoch = NULL WHERE run_id = %s AND mst_key = %s",
-                (one.epochs, run_id, one.mst_key),
-            )
+            catalog.call("_promote", run_id, one.mst_key, one.epochs)
         elif decision.action == STOP and not one.epochs:
             catalog.configuration_ended(run_id, one.mst_key, "cancelled", decision.reason)
         elif decision.action == STOP:
@@ -220,10 +183,6 @@ def _read(kind: type[_T], text: str, column: str) -> _T:
 _FIELDS = ("mst_key", "epoch", "round", *RoundReport.__struct_fields__)
 COLUMNS = ", ".join(_FIELDS)
 _values_of = operator.attrgetter(*_FIELDS)
-_ROW = (
-    "(%s, %s, %s, %s, %s, %s::float8, %s::float8, %s, %s::integer[], %s::float8[], %s::integer[], "
-    "%s::bytea)"
-)
 
 
 def rounds_of(catalog: Catalog, run_id: int) -> list[RoundRecord]:
@@ -235,15 +194,9 @@ def rounds_of(catalog: Catalog, run_id: int) -> list[RoundRecord]:
 
 def add_rounds(catalog: Catalog, run_id: int, records: Sequence[RoundRecord]) -> None:
     """Store records of rounds, all or none."""
-    rows = ", ".join([_ROW] * len(records))
-    values = [value for one in records for value in (run_id, *_values_of(one))]
-    catalog.store(f"INSERT INTO cerebro._updates (run_id, {COLUMNS}) VALUES {rows}", values)
+    catalog.call("_add_updates", run_id, rows_json(_FIELDS, map(_values_of, records)))
 
 
 def copy_rounds(catalog: Catalog, source: int, run_id: int) -> None:
     """Have a run follow the orders of another one."""
-    catalog.store(
-        f"INSERT INTO cerebro._updates (run_id, {COLUMNS}) SELECT %s, {COLUMNS} "
-        "FROM cerebro._updates WHERE run_id = %s",
-        (run_id, source),
-    )
+    catalog.call("_copy_updates", run_id, source)

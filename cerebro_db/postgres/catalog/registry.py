@@ -1,4 +1,4 @@
-"""Statements of the model registry, through the views that show the caller what is theirs."""
+"""Statements of the model registry: read through views of what is the caller's, written by functions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import MODEL_PREFIX, ModelReference
 from cerebro_db.errors import InvalidArgument, UndefinedModel
-from cerebro_db.postgres.catalog.runs import LOCK_CATALOG
-from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.postgres.sessions.session import Session
 
 # A list of names that is longer is no help.
@@ -78,11 +76,11 @@ class Registry:
 
     def made(self, reference: ModelReference) -> int:
         """The model_id of a model of the caller, which is made where there is none."""
-        self._run(LOCK_CATALOG, [["models"]])
+        self._call("_lock_catalog", ["models"])
         found = self._find("_models", reference)
         if found is None:
-            sql = "INSERT INTO cerebro._models (name) VALUES (%s) RETURNING model_id"
-            found = int(self._run(sql, [reference.name])[0][0])
+            self._call("_mark_role")
+            found = int(self._call("_add_model", reference.name))
         return found
 
     def usable(self, reference: ModelReference) -> UsableVersion:
@@ -103,46 +101,20 @@ class Registry:
 
     def add_version(self, model_id: int, new: NewVersion) -> int:
         """Add a version, whose number was never used before; returns that."""
-        # The update also makes whoever adds another version wait.
-        sql = (
-            "UPDATE cerebro._models SET versions = versions + 1 WHERE model_id = %s "
-            "RETURNING versions"
-        )
-        version = int(self._run(sql, [model_id])[0][0])
-        columns = ", ".join(new._fields)
-        values = ", ".join("coalesce(%s, '{}')::json" if c == "tags" else "%s" for c in new._fields)
-        self._run(
-            f"INSERT INTO cerebro._model_versions (model_id, version, {columns}) "
-            f"VALUES (%s, %s, {values})",
-            [model_id, version, *new],
-        )
-        return version
+        return int(self._call("_add_version", model_id, *new))
 
-    def copy_state(self, model_id: int, version: int, states: QualifiedName, mst_key: int) -> int:
-        """Copy a state out of a table of states; returns its number of chunks."""
-        self._run(
-            "INSERT INTO cerebro._model_states (model_id, version, chunk, state) "
-            f"SELECT %s, %s, s.chunk, s.state FROM {states.sql} s WHERE s.mst_key = %s",
-            [model_id, version, mst_key],
-        )
-        rows = self._run(
-            "SELECT pg_catalog.count(*) FROM cerebro._model_states "
-            "WHERE model_id = %s AND version = %s",
-            [model_id, version],
-        )
-        return int(rows[0][0])
+    def add_chunk(self, model_id: int, version: int, chunk: int, state: bytes) -> None:
+        """Add a chunk of the state of a version.
+
+        No query of a table is a part of the call, as it could run what belongs to others with its rights.
+        """
+        self._call("_add_model_state", model_id, version, chunk, state)
 
     def describe(
         self, model_id: int, version: int | None, description: str | None, tags: str | None
     ) -> None:
         """Set the description and the tags of a model, or of a version; None leaves what is there."""
-        view = "_models" if version is None else "_model_versions"
-        self._run(
-            f"UPDATE cerebro.{view} SET description = coalesce(%s, description), "
-            "tags = coalesce(%s::json, tags) "
-            "WHERE model_id = %s" + ("" if version is None else " AND version = %s"),
-            [description, tags, model_id, *([] if version is None else [version])],
-        )
+        self._call("_describe_model", model_id, version, description, tags)
 
     def check_version(self, model_id: int, reference: ModelReference, version: int) -> None:
         """Refuse a version that a model of the caller's does not have."""
@@ -171,11 +143,7 @@ class Registry:
         self, model_id: int, alias: str, version: int | None, previous: int | None
     ) -> None:
         """Record a change of an alias."""
-        self._run(
-            "INSERT INTO cerebro._model_aliases (model_id, alias, version, previous) "
-            "VALUES (%s, %s, %s, %s)",
-            [model_id, alias, version, previous],
-        )
+        self._call("_change_alias", model_id, alias, version, previous)
 
     def aliases_of(self, model_id: int, version: int) -> list[str]:
         """The aliases that a version has."""
@@ -201,38 +169,23 @@ class Registry:
 
     def grant(self, model_id: int, role: int) -> None:
         """Let a role use a model."""
-        self._run(
-            "INSERT INTO cerebro._model_grants (model_id, grantee) SELECT %s, %s WHERE NOT EXISTS "
-            "(SELECT 1 FROM cerebro._model_grants WHERE model_id = %s AND grantee = %s)",
-            [model_id, role, model_id, role],
-        )
+        self._call("_grant_model", model_id, role)
 
     def revoke(self, model_id: int, role: int) -> bool:
         """Take the grant back; whether there was one."""
-        rows = self._run(
-            "DELETE FROM cerebro._model_grants WHERE model_id = %s AND grantee = %s RETURNING 1",
-            [model_id, role],
-        )
-        return bool(rows)
+        return bool(self._call("_revoke_model", model_id, role))
 
     def drop_version(self, model_id: int, version: int) -> None:
         """Remove a version and its state."""
-        for view in ("_model_states", "_model_versions"):
-            self._run(
-                f"DELETE FROM cerebro.{view} WHERE model_id = %s AND version = %s",
-                [model_id, version],
-            )
+        self._call("_drop_model", model_id, version)
 
     def drop(self, model_id: int) -> None:
         """Remove a model with all that belongs to it."""
-        # States and versions may go only while the model is there: the views ask for it.
-        for view in ("states", "versions", "aliases", "grants"):
-            self._run(f"DELETE FROM cerebro._model_{view} WHERE model_id = %s", [model_id])
-        self._run("DELETE FROM cerebro._models WHERE model_id = %s", [model_id])
+        self._call("_drop_model", model_id, None)
 
     def lock(self, model_id: int) -> None:
         """Be the only one who changes a model until the transaction ends."""
-        self._run("UPDATE cerebro._models SET versions = versions WHERE model_id = %s", [model_id])
+        self._call("_lock_model", model_id)
 
     # -- inside ------------------------------------------------------------------
     def _find(self, view: str, reference: ModelReference, rule: str = "") -> int | None:
@@ -287,6 +240,9 @@ class Registry:
             [name],
         )
         return str(rows[0][0]) if rows else None
+
+    def _call(self, function: str, *values: Any) -> Any:
+        return self._session.write(function, *values)
 
     def _run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._session.run(sql, parameters)

@@ -1,11 +1,11 @@
-"""The catalog of runs, through the views that show the caller what is theirs."""
+"""The catalog of runs: read through views of what is the caller's, written by functions."""
 
 from __future__ import annotations
 
 import functools
 import json
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,10 +15,11 @@ from cerebro_db.configs.messages import plain_text
 from cerebro_db.configs.settings import Settings
 from cerebro_db.core.run_spec import RunSpec
 from cerebro_db.core.spec import TRAINING, Architecture, Configuration, Hop
-from cerebro_db.core.statuses import DRIVEN, QUEUED
+from cerebro_db.core.statuses import DRIVEN
 from cerebro_db.core.tasks import Measures
 from cerebro_db.decide.strategies import parse_strategy
 from cerebro_db.errors import CerebroError, UndefinedRun, WrongRunStatus
+from cerebro_db.postgres.catalog.rows import rows_json
 from cerebro_db.postgres.names import STATES_SCHEMA, QualifiedName
 from cerebro_db.postgres.sessions.errors import LOCK_TIMEOUT, StatementFailed
 from cerebro_db.postgres.sessions.session import Session
@@ -28,7 +29,6 @@ RUN_TABLES = (
     "runs", "configurations", "architectures", "plan", "decisions", "hops", "updates", "metrics", "requests",
     "direct_workers", "direct_orders", "direct_answers",
 )  # fmt: skip
-LOCK_CATALOG = "SELECT cerebro._lock_catalog(%s::text[])"
 
 _Value = TypeVar("_Value")
 
@@ -208,22 +208,16 @@ class Catalog:
             **_columns(spec),
             **_columns_of_tables(tables),
             "lock_key": lock_key,
-            "manifest": "{}",
             "status": status,
-            "driver_pid": self._session.pid,
         }
-        sql = (
-            f"INSERT INTO cerebro._runs ({', '.join(row)}) "
-            f"VALUES ({', '.join(['%s'] * len(row))}) RETURNING run_id"
-        )
-        run_id = int(self._run(sql, list(row.values()))[0][0])
+        self.call("_mark_role")
+        run_id = int(self.call("_add_run", json.dumps(row, ensure_ascii=False), spec.to_text()))
         if configurations:
             self.add_configurations(run_id, configurations, "waiting")
         for model in architectures:
             self._run(
-                "INSERT INTO cerebro._architectures "
-                "(run_id, model_id, model_arch, model_facts, model_weights) SELECT %s, %s, %s, %s, "
-                f"(SELECT a.model_weights FROM {weights} a WHERE a.model_id = %s)",
+                "SELECT cerebro._add_architecture(%s, %s, %s, %s, "
+                f"(SELECT a.model_weights FROM {weights} a WHERE a.model_id = %s))",
                 [run_id, model.model_id, model.text, model.facts.to_json(), model.model_id],
             )
         return run_id
@@ -232,13 +226,9 @@ class Catalog:
         self, run_id: int, configurations: Sequence[Configuration], status: str
     ) -> None:
         """Configurations join a run."""
-        columns = ("run_id", "budget", *ConfigurationRow._fields[:-1])
-        row_sql = f"({', '.join(['%s'] * len(columns))})"
-        self._run(
-            f"INSERT INTO cerebro._configurations ({', '.join(columns)}) "
-            f"VALUES {', '.join([row_sql] * len(configurations))}",
-            [value for one in configurations for value in (run_id, *_values_of(one), status)],
-        )
+        rows = [(*_values_of(one), status) for one in configurations]
+        columns = ("budget", *ConfigurationRow._fields[:-1])
+        self.call("_add_configurations", run_id, rows_json(columns, rows))
 
     def configurations(self, run_id: int) -> list[ConfigurationRow]:
         """The configurations of a run, by mst_key."""
@@ -260,15 +250,7 @@ class Catalog:
 
     def driven(self, run_id: int) -> Driving:
         """Record this session as the driver of a run, and add up the time of earlier drivers."""
-        self._run(
-            "UPDATE cerebro._runs AS r SET status = 'starting', error = NULL, driver_pid = %s, "
-            "finished = NULL, active = r.active + greatest(0, extract(epoch FROM ("
-            "    SELECT max(h.finished) FROM cerebro._hops h WHERE h.run_id = r.run_id"
-            ") - coalesce(r.resumed, r.started))), "
-            "resumed = CASE WHEN r.started IS NULL THEN NULL ELSE statement_timestamp() END "
-            "WHERE r.run_id = %s",
-            [self._session.pid, run_id],
-        )
+        self.call("_driven", run_id)
         return self.driving(run_id)
 
     def driving(self, run_id: int) -> Driving:
@@ -286,16 +268,7 @@ class Catalog:
 
     def started(self, run_id: int, manifest: Mapping[str, Any]) -> None:
         """The workers are ready."""
-        self._run(
-            "UPDATE cerebro._runs SET status = 'running', "
-            "started = coalesce(started, statement_timestamp()), manifest = %s WHERE run_id = %s",
-            [json.dumps(manifest, sort_keys=True), run_id],
-        )
-        self._run(
-            "UPDATE cerebro._configurations SET status = 'training' "
-            "WHERE run_id = %s AND status = 'waiting'",
-            [run_id],
-        )
+        self.call("_started", run_id, json.dumps(manifest, sort_keys=True))
 
     def planned(self, run_id: int) -> dict[int, int]:
         """The last epoch that is planned of each configuration, where there is one."""
@@ -323,30 +296,18 @@ class Catalog:
     def forget_metrics(self, run_id: int, pairs: Sequence[tuple[int, int]]) -> None:
         """Delete the results of configurations after epochs that are scored once more."""
         for mst_key, epoch in pairs:
-            self._run(
-                "DELETE FROM cerebro._metrics WHERE run_id = %s AND mst_key = %s AND epoch = %s",
-                [run_id, mst_key, epoch],
-            )
+            self.call("_forget_metrics", run_id, mst_key, epoch)
 
     def forget_hops(self, run_id: int, done: Mapping[int, int], hops_an_epoch: int) -> None:
         """Drop the rows of hops whose states are lost; ``done`` counts those that are not."""
         for count, mst_keys in keys_by_value(done).items():
-            self._run(
-                "DELETE FROM cerebro._hops WHERE run_id = %s AND mst_key = ANY (%s::int[]) "
-                "AND (epoch - 1) * %s + position >= %s",
-                [run_id, mst_keys, hops_an_epoch, count],
-            )
+            self.call("_forget_hops", run_id, mst_keys, hops_an_epoch, count, [])
 
     def forget_hops_but(
         self, run_id: int, mst_key: int, done: int, kept: Sequence[int], hops_an_epoch: int
     ) -> None:
         """Drop the rows of hops of a configuration from a number on, but for some of them."""
-        self._run(
-            "DELETE FROM cerebro._hops WHERE run_id = %s AND mst_key = %s "
-            "AND (epoch - 1) * %s + position >= %s "
-            "AND (epoch - 1) * %s + position <> ALL (%s::int[])",
-            [run_id, mst_key, hops_an_epoch, done, hops_an_epoch, list(kept)],
-        )
+        self.call("_forget_hops", run_id, [mst_key], hops_an_epoch, done, list(kept))
 
     def has_recorded(self, run_id: int, done: Mapping[int, int], hops_an_epoch: int) -> bool:
         """Compare the hops of configurations that have a row with the first ones, as many as ``done``."""
@@ -392,78 +353,51 @@ class Catalog:
             hops: that are planned.
             reasons: why they are made as they are, by mst_key and epoch: where that is new.
         """
-        fields = ("epoch", "mst_key", "position", "partition_key", "group")
-        columns: list[list[Any]] = [[getattr(hop, field) for hop in hops] for field in fields]
-        columns.append(
-            [None if hop.position else reasons.get((hop.mst_key, hop.epoch)) for hop in hops]
-        )
-        self._run(
-            "INSERT INTO cerebro._plan "
-            "(run_id, epoch, mst_key, position, partition_key, group_size, reason) SELECT %s, t.* "
-            "FROM unnest(%s::int[], %s::int[], %s::int[], %s::int[], %s::int[], %s::text[]) AS t",
-            [run_id, *columns],
-        )
+        rows = [
+            (
+                hop.epoch, hop.mst_key, hop.position, hop.partition_key, hop.group,
+                None if hop.position else reasons.get((hop.mst_key, hop.epoch)),
+            )
+            for hop in hops
+        ]  # fmt: skip
+        names = ("epoch", "mst_key", "position", "partition_key", "group_size", "reason")
+        self.call("_add_plan", run_id, rows_json(names, rows))
 
     def add_metrics(self, run_id: int, rows: Sequence[Measures]) -> None:
         """Store results, all or none."""
         if rows:
-            row_sql = "(%s, %s, %s, %s, %s, %s::text[], %s::double precision[], %s)"
-            self._run(
-                "INSERT INTO cerebro._metrics (run_id, mst_key, epoch, dataset, loss, "
-                f"metric_names, metrics, elapsed) VALUES {', '.join([row_sql] * len(rows))}",
-                [value for row in rows for value in (run_id, *vars(row).values())],
-            )
+            names = ("mst_key", "epoch", "dataset", "loss", "metric_names", "metrics", "elapsed")
+            added = rows_json(names, [tuple(vars(row).values()) for row in rows])
+            self.call("_add_metrics", run_id, added)
 
     def configuration_ended(
         self, run_id: int, mst_key: int, status: str, error: str | None
     ) -> None:
         """A configuration is finished or failed."""
-        self._run(
-            "UPDATE cerebro._configurations SET status = %s, error = %s "
-            "WHERE run_id = %s AND mst_key = %s",
-            [status, plain_text(error), run_id, mst_key],
-        )
+        ends = [mst_key], status, plain_text(error), False
+        self.call("_configurations_ended", run_id, *ends)
 
     def configurations_ended(self, run_id: int, mst_keys: Sequence[int], status: str) -> None:
         """Set the status of configurations with models: finished or stopped."""
-        self._run(
-            "UPDATE cerebro._configurations SET status = %s "
-            "WHERE run_id = %s AND mst_key = ANY (%s::int[])",
-            [status, run_id, list(mst_keys)],
-        )
+        self.call("_configurations_ended", run_id, list(mst_keys), status, None, True)
 
     def run_ended(self, run_id: int, status: str, error: str | None = None) -> None:
         """A run is finished, failed, cancelled, paused or interrupted."""
-        self._run(
-            "UPDATE cerebro._runs SET status = %s, error = %s, finished = statement_timestamp() "
-            "WHERE run_id = %s",
-            [status, plain_text(error), run_id],
-        )
+        self.call("_run_ended", run_id, status, plain_text(error), None)
 
     def run_queued(self, run_id: int) -> None:
         """A run that stopped waits for another driver."""
-        self._run(
-            "UPDATE cerebro._runs SET status = %s, error = NULL, finished = NULL WHERE run_id = %s",
-            [QUEUED, run_id],
-        )
+        self.call("_run_queued", run_id)
 
     def output_renamed(self, run_id: int, output: QualifiedName) -> None:
         """A run is to leave its output under another name."""
-        self._run(
-            "UPDATE cerebro._runs SET model_output_table = %s, output_schema = %s, output_name = %s "
-            "WHERE run_id = %s",
-            [str(output), output.schema, output.name, run_id],
-        )
+        self.call("_output_renamed", run_id, str(output), output.schema, output.name)
 
     def run_stopped(
         self, run_id: int, status: str, reason: str, before: Sequence[str] = DRIVEN
     ) -> None:
         """A run stopped before its end; one that has ended, which was none of ``before``, stays so."""
-        self._run(
-            "UPDATE cerebro._runs SET status = %s, error = %s, finished = statement_timestamp() "
-            "WHERE run_id = %s AND status = ANY (%s::text[])",
-            [status, plain_text(reason), run_id, list(before)],
-        )
+        self.call("_run_ended", run_id, status, plain_text(reason), list(before))
 
     def requests(self, run_id: int) -> list[tuple[int, str, int | None, str, str]]:
         """Requests to a driver that are not answered yet: id, action, mst_key, who asks, JSON."""
@@ -476,17 +410,11 @@ class Catalog:
 
     def add_request(self, run_id: int, action: str, mst_key: int | None, detail: str = "{}") -> int:
         """Ask something of the driver of a run; returns the request's id."""
-        sql = (
-            "INSERT INTO cerebro._requests (run_id, action, mst_key, detail) "
-            "VALUES (%s, %s, %s, %s) RETURNING request_id"
-        )
-        return int(self._run(sql, [run_id, action, mst_key, detail])[0][0])
+        return int(self.call("_add_request", run_id, action, mst_key, detail))
 
     def answer(self, request_id: int, text: str) -> None:
         """Answer a request, with JSON."""
-        self._run(
-            "UPDATE cerebro._requests SET answer = %s WHERE request_id = %s", [text, request_id]
-        )
+        self.call("_answer", request_id, text)
 
     def answer_of(self, request_id: int) -> str | None:
         """The answer to a request; None as long as there is none.
@@ -505,7 +433,7 @@ class Catalog:
 
     def forget_request(self, request_id: int) -> None:
         """Delete a request whose answer was read."""
-        self._run("DELETE FROM cerebro._requests WHERE request_id = %s", [request_id])
+        self.call("_forget_request", request_id)
 
     def forget_requests(self, run_id: int, up_to: int | None = None) -> None:
         """Delete unanswered requests: all, or up to one of them.
@@ -514,28 +442,19 @@ class Catalog:
         """
         if not self.requests(run_id):
             return
-        self._run(
-            "DELETE FROM cerebro._requests WHERE run_id = %s AND request_id <= %s "
-            "AND answer IS NULL AND action <> 'extend'",
-            [run_id, 2**63 - 1 if up_to is None else up_to],
-        )
+        self.call("_forget_requests", run_id, 2**63 - 1 if up_to is None else up_to)
 
     def forget_extensions(self, run_id: int) -> None:
         """Delete requests to extend a search that no driver has followed."""
-        self._run("DELETE FROM cerebro._requests WHERE run_id = %s AND action = 'extend'", [run_id])
+        self.call("_forget_extensions", run_id)
 
     def states_dropped(self, run_id: int) -> None:
         """The states of a run are gone."""
-        sql = "UPDATE cerebro._runs SET states = NULL WHERE run_id = %s"
-        self._run(sql, [run_id])
+        self.call("_states_dropped", run_id)
 
     def revived(self, run_id: int, states: str) -> None:
         """A finished run goes on from states that were made anew, and replaces its tables then."""
-        self._run(
-            "UPDATE cerebro._runs SET states = %s, status = 'paused', error = NULL, replaces = true "
-            "WHERE run_id = %s AND status = 'finished'",
-            [states, run_id],
-        )
+        self.call("_revived", run_id, states)
 
     def stopped_runs(self, older_than: float) -> list[int]:
         """Runs without a driver that stopped so many seconds ago and still have states."""
@@ -570,13 +489,7 @@ class Catalog:
 
     def drop_run(self, run_id: int) -> None:
         """Drop all that the catalog knows of a run."""
-        tables = (
-            "direct_answers", "direct_orders", "direct_workers", "requests", "metrics", "updates", "hops", "decisions", "plan",
-            "architecture_keys", "configurations",
-        )  # fmt: skip
-        for table in tables:
-            self._run(f"DELETE FROM cerebro._{table} WHERE run_id = %s", [run_id])
-        self._run("DELETE FROM cerebro._runs WHERE run_id = %s", [run_id])
+        self.call("_drop_run", run_id)
 
     def lock(self, *tables: str) -> None:
         """Be the only one who writes into tables, where a server wants that for every change of rows.
@@ -586,7 +499,7 @@ class Catalog:
         """
         if self._session.ticks:
             self._session.wait_for_locks()
-        self._run(LOCK_CATALOG, [list(tables)])
+        self.call("_lock_catalog", list(tables))
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a statement of the dialect."""
@@ -606,14 +519,17 @@ class Catalog:
             if not self._session.busy and not self._session.closed:
                 self._session.run_through(sql)
 
-    def store(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Run a statement that writes into the catalog."""
-        self._run(sql, parameters)
+    def call(self, function: str, *values: Any) -> Any:
+        """Call a function that writes into the catalog; returns its value."""
+        return self._retried(lambda: self._session.write(function, *values))
 
     def _run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._retried(lambda: self._session.run(sql, parameters))
+
+    def _retried(self, work: Callable[[], _Value]) -> _Value:
         while True:
             try:
-                return self._session.run(sql, parameters)
+                return work()
             except StatementFailed as error:
                 # Nobody's open transaction, in which tables of the catalog are locked, ends a run.
                 is_over = not self._session.ticks or self._session.in_transaction
@@ -628,9 +544,8 @@ _values_of = operator.attrgetter(
 
 
 def _columns(spec: RunSpec) -> dict[str, Any]:
-    """The row of a spec: its JSON, and what views and queries have in columns of their own."""
+    """The row of a spec: what views and queries have in columns of their own."""
     return {
-        "spec": spec.to_text(),
         "name": spec.name,
         "description": spec.description,
         "source_table": spec.source_table,

@@ -65,16 +65,8 @@ def revoke(session: Session, run_id: int) -> None:
     orders = session.run(sql, (run_id,))
     for row in orders:
         take_back(session, run_id, Given(*row))
-    is_joined = anyone(session, run_id)
-    if orders or is_joined:
-        for table in ("orders", "answers"):
-            session.run(f"DELETE FROM cerebro._direct_{table} WHERE run_id = %s", (run_id,))
-    if is_joined:
-        session.run(
-            "UPDATE cerebro._direct_workers SET number = NULL, facts = NULL "
-            "WHERE run_id = %s AND departed IS NULL",
-            (run_id,),
-        )
+    if orders or anyone(session, run_id):
+        session.run("SELECT cerebro._revoke_orders(%s)", (run_id,))
 
 
 def take_back(session: Session, run_id: int, given: Given) -> bool:
@@ -123,18 +115,14 @@ class DirectBoard:
     def admit(self, worker_id: int, number: int, told: str) -> None:
         """Let a worker work; it hears what makes its trainer ready."""
         self._session.run(
-            "UPDATE cerebro._direct_workers SET number = %s, told = %s, facts = NULL WHERE worker_id = %s; "
-            f"NOTIFY {channel_of_worker(worker_id)}",
-            (number, told, worker_id),
+            f"SELECT cerebro._admit_worker(%s, %s, %s); NOTIFY {channel_of_worker(worker_id)}",
+            (worker_id, number, told),
         )
 
     def give(self, worker_id: int, hop: str) -> Given:
         """Give an order, as JSON."""
         fence = secrets.randbits(64) - 2**63
-        sql = (
-            f"NOTIFY {channel_of_worker(worker_id)}; INSERT INTO cerebro._direct_orders "
-            "(run_id, worker_id, hop, fence) VALUES (%s, %s, %s, %s) RETURNING order_id"
-        )
+        sql = f"NOTIFY {channel_of_worker(worker_id)}; SELECT cerebro._give_order(%s, %s, %s, %s)"
         ((order_id,),) = self._session.run(sql, (self._run_id, worker_id, hop, fence))
         return Given(int(order_id), fence)
 
@@ -144,18 +132,15 @@ class DirectBoard:
 
     def forget(self, order_ids: Sequence[int]) -> None:
         """Orders are done with, and their answers."""
-        for table in ("orders", "answers"):
-            self._session.run(
-                f"DELETE FROM cerebro._direct_{table} WHERE run_id = %s AND order_id = ANY (%s::bigint[])",
-                (self._run_id, list(order_ids)),
-            )
+        self._session.run(
+            "SELECT cerebro._forget_orders(%s, %s::bigint[])", (self._run_id, list(order_ids))
+        )
 
     def departed(self, worker_id: int, reason: str) -> None:
         """A worker has gone without a word, or is sent away."""
         self._session.run(
-            "UPDATE cerebro._direct_workers SET departed = pg_catalog.now(), reason = %s "
-            f"WHERE worker_id = %s AND departed IS NULL; NOTIFY {channel_of_worker(worker_id)}",
-            (reason, worker_id),
+            f"SELECT cerebro._worker_departed(%s, %s); NOTIFY {channel_of_worker(worker_id)}",
+            (worker_id, reason),
         )
 
     def has_news(self) -> bool:

@@ -228,9 +228,7 @@ class DirectSession(BlockingSession):
         key = secrets.randbits(64) - 2**63
         self.run("SELECT pg_catalog.pg_advisory_lock(%s)", (key,))
         ((self._worker_id,),) = self.run(
-            "INSERT INTO cerebro._direct_workers (run_id, lock_key, host) VALUES (%s, %s, %s) "
-            "RETURNING worker_id",
-            (run_id, key, host),
+            "SELECT cerebro._join_run(%s, %s, %s)", (run_id, key, host)
         )
         self._run_id = run_id
         self.run(f"LISTEN {channel_of_worker(self._worker_id)}")
@@ -239,16 +237,14 @@ class DirectSession(BlockingSession):
     def is_ready(self, facts: str) -> None:
         """Report to the driver that the trainer is ready, with its facts as JSON."""
         self.run(
-            f"UPDATE cerebro._direct_workers SET facts = %s WHERE worker_id = %s; {self._notify}",
-            (facts, self._worker_id),
+            f"SELECT cerebro._worker_is_ready(%s, %s); {self._notify}", (self._worker_id, facts)
         )
 
     def leave(self, reason: str) -> None:
         """Record that this worker has left in order."""
         self.run(
-            "UPDATE cerebro._direct_workers SET departed = pg_catalog.now(), reason = %s "
-            f"WHERE worker_id = %s AND departed IS NULL; {self._notify}",
-            (reason[:1000], self._worker_id),
+            f"SELECT cerebro._worker_departed(%s, %s); {self._notify}",
+            (self._worker_id, reason[:1000]),
         )
 
     # -- orders ----------------------------------------------------------------------

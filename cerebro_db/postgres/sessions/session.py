@@ -245,6 +245,11 @@ class Session(Ticking):
         self.settle()
         return self.rows()
 
+    def write(self, function: str, *values: Any) -> Any:
+        """Call a function that writes the catalog; returns its value."""
+        places = ", ".join(["%s"] * len(values))
+        return self.run(f"SELECT cerebro.{function}({places})", values)[0][0]
+
     def run_through(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a statement without a tick, as it must be known whether it was done."""
         with self.undisturbed():

@@ -55,6 +55,10 @@ PACKED = Kind(
 PREDICTIONS = Kind("predictions", {"": "predictions"})
 SCORES = Kind("scores of models", {"": "scores of models"})
 CONFUSION = Kind("confusion matrices", {"": "confusion matrices"})
+IMPORTANCES = Kind("importances of columns", {"": "importance of columns"})
+DEPENDENCES = Kind("dependences on columns", {"": "dependence on columns"})
+RELIABILITIES = Kind("reliability of models", {"": "reliability of models"})
+THRESHOLDS = Kind("thresholds of models", {"": "thresholds of models"})
 ENCODED = Kind("encoded rows", {"": "encoded rows"})
 GPUS = Kind("lists of GPUs", {"": "GPUs of hosts"})
 SPLIT = Kind("split rows", {"": "split rows"})
@@ -93,7 +97,7 @@ PACKINGS = Kind(
 )
 DRAFTS = Kind("predictions that are not finished", {"": "predictions that are not finished"})
 KINDS = (
-    PACKED, PREDICTIONS, SCORES, CONFUSION, ENCODED, GPUS, SPLIT, SPLIT_IN_TWO, ARCHITECTURES,
+    PACKED, PREDICTIONS, SCORES, CONFUSION, IMPORTANCES, DEPENDENCES, RELIABILITIES, THRESHOLDS, ENCODED, GPUS, SPLIT, SPLIT_IN_TWO, ARCHITECTURES,
     CONFIGURATIONS, OBJECTS, SCHEDULES, MODELS, PACKINGS,
 )  # fmt: skip
 # Parameters: schema, names.

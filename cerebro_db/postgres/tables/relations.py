@@ -50,7 +50,8 @@ _TEMPORARY_HINT = (
 _NO_TABLE_HINT = "it is an index, a sequence or the like: name the table itself"
 _REGISTERED_HINT = (
     "registered models are taken by cerebro.cerebro_predict, cerebro.cerebro_predict_row, cerebro.cerebro_evaluate, "
-    "cerebro.cerebro_confusion_matrix and cerebro.cerebro_export, and as encoding_of by the functions that pack"
+    "cerebro.cerebro_confusion_matrix, cerebro.cerebro_export and the functions that explain models, and as encoding_of "
+    "by the functions that pack"
 )
 
 

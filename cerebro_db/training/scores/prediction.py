@@ -29,7 +29,7 @@ from cerebro_db.training.buffers import (
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.programs import Scorers
 from cerebro_db.training.recipe import Recipe
-from cerebro_db.training.scores.scan import probabilities
+from cerebro_db.training.scores.probabilities import probabilities
 from cerebro_db.training.tasks import Architectures, inputs_of, recipe_of
 
 Answers = tuple[list[int] | None, list[float]]

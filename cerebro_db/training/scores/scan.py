@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from cerebro_db.configs.functions.losses import LossSpec
 from cerebro_db.configs.grids.outputs import AUC, CONFUSION, CURVES, is_exact, metric_names
 from cerebro_db.errors import PACK_AGAIN, InvalidArgument, InvalidData
 from cerebro_db.training import state as states
@@ -25,32 +24,13 @@ from cerebro_db.training.scores.curves import CurveCounts
 from cerebro_db.training.scores.curves import added as added_curves
 from cerebro_db.training.scores.id_fault import IdsBeyond
 from cerebro_db.training.scores.metric_views import MetricView, view_of
+from cerebro_db.training.scores.probabilities import of_logits, probabilities
+from cerebro_db.training.scores.studies import combined as studied
+from cerebro_db.training.scores.studies import recipe_for, study_of
+from cerebro_db.training.scores.studies.study import Studied, Study
 from cerebro_db.training.scores.sums import Partial, add_partials
 from cerebro_db.training.scores.targets import TargetFacts, parts
 from cerebro_db.training.tasks import Architectures, ScanTask, recipe_of
-
-
-def probabilities(outputs: np.ndarray, loss: LossSpec, classes: int) -> np.ndarray:
-    """Probability of each class, ``float64[rows, classes]``.
-
-    One output is the probability of the second of two classes. Where the loss works on logits
-    the model's output is no probability yet.
-    """
-    values = outputs
-    of_one = outputs.shape[1] == 1 and classes == 2
-    if loss.all_arguments().get("from_logits"):
-        values = _of_logits(outputs, one_by_one=of_one or loss.name.startswith("Binary"))
-    if of_one:
-        return np.concatenate([1.0 - values, values], axis=1)
-    return values[:, :classes]
-
-
-def _of_logits(logits: np.ndarray, *, one_by_one: bool) -> np.ndarray:
-    """The probabilities that logits stand for: each by itself, or those of the last dimension together."""
-    if one_by_one:
-        return 0.5 * (1.0 + np.tanh(0.5 * logits))
-    values = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return values / values.sum(axis=-1, keepdims=True)
 
 
 @dataclass
@@ -166,11 +146,11 @@ class Detail:
 def _ranked(outputs: np.ndarray, view: MetricView) -> np.ndarray:
     """Numbers in the order of the probability of the positive class, ``float[rows]``; else of all outputs."""
     if view.pair:
-        second = _of_logits(outputs, one_by_one=True) if view.logits else outputs
+        second = of_logits(outputs, one_by_one=True) if view.logits else outputs
         return np.concatenate([1.0 - second, second], axis=1)
     if view.positive is None:
         one_by_one = view.binary_loss or outputs.shape[-1] == 1
-        return _of_logits(outputs, one_by_one=one_by_one) if view.logits else outputs
+        return of_logits(outputs, one_by_one=one_by_one) if view.logits else outputs
     if outputs.shape[1] == 1:
         return outputs[:, 0] if view.positive == 1 else -outputs[:, 0]
     chosen = outputs[:, view.positive]
@@ -251,6 +231,7 @@ class _Entry:
     state: states.State
     partials: list[Partial]
     details: tuple[Detail | None, ...]
+    study: Study | None = None
 
 
 @dataclass
@@ -298,14 +279,22 @@ class Scan:
         fields = Fields.parse(opening.text)
         mst_key = fields.integer("mst_key")
         try:
-            recipe = recipe_of(fields, opening.known)
+            recipe = recipe_for(fields, recipe_of(fields, opening.known))
             scorer, state = self._scorers.get(recipe), states.from_bytes(opening.state())
             kind = fields.text("detail") if fields.has("detail") else None
             details = details_for(kind, recipe, scorer.units) if kind else ()
+            study = self._study(fields, recipe, scorer)
         except Exception as error:  # whatever Keras raises is about this configuration
             self._errors[mst_key] = cause(error)
             return
-        self._entries.append(_Entry(mst_key, recipe, scorer, state, [], details))
+        self._entries.append(_Entry(mst_key, recipe, scorer, state, [], details, study))
+
+    def _study(self, fields: Fields, recipe: Recipe, scorer: Scorer) -> Study | None:
+        if not fields.has("study"):
+            return None
+        partition_key = self._task.cache_key[2]
+        studied_model = Studied(recipe, scorer, partition_key, self._tick)
+        return study_of(fields.object("study"), studied_model)
 
     def feed(self, buffer_id: int, features: np.ndarray, targets: np.ndarray) -> None:
         """Take the rows of a buffer; they come in the order of their ids."""
@@ -336,6 +325,7 @@ class Scan:
                 f"got {self._rows} rows in a scan; the partition has {self._task.buffers.total}",
                 PACK_AGAIN,
             )
+        self._end_studies()
         partials = {entry.mst_key: _partials_of(entry) for entry in self._entries}
         return json.dumps({"kept": kept(), "partials": partials, "errors": self._errors})
 
@@ -361,16 +351,27 @@ class Scan:
             for features, targets in pieces():
                 self._tick()  # outside of what is caught: it raises when the statement is cancelled
                 self._score(entry, features, targets, first)
+                if entry.study is not None and entry.mst_key not in self._errors:
+                    entry.study.add(features, parts(targets))
                 first += len(features)
         self._entries = [e for e in self._entries if e.mst_key not in self._errors]
+
+    def _end_studies(self) -> None:
+        for entry in self._entries:
+            if entry.study is not None:
+                self._load(entry)
+                entry.study.finish()
+
+    def _load(self, entry: _Entry) -> None:
+        if self._loaded is not entry:
+            entry.scorer.load(entry.state, entry.recipe.compile_params)
+            self._loaded = entry
 
     def _score(self, entry: _Entry, features: np.ndarray, targets: np.ndarray, first: int) -> None:
         if entry.mst_key in self._errors:
             return
         try:
-            if self._loaded is not entry:
-                entry.scorer.load(entry.state, entry.recipe.compile_params)
-                self._loaded = entry
+            self._load(entry)
             stored = parts(targets)
             entry.partials.append(entry.scorer.measure(features, *stored))
             if entry.details:
@@ -388,6 +389,8 @@ class Scan:
 
 def _partials_of(entry: _Entry) -> dict[str, Any]:
     sums = add_partials(entry.partials).to_json()
+    if entry.study is not None:
+        return sums | {"study": entry.study.to_json()}
     if not entry.details:
         return sums
     return sums | {"details": [one and one.to_json() for one in entry.details]}
@@ -444,7 +447,7 @@ def combine(text: str, known: Architectures) -> str:
 
 
 def _result(task: Fields, known: Architectures) -> dict[str, Any]:
-    recipe = recipe_of(task, known)
+    recipe = recipe_for(task, recipe_of(task, known))
     partials = task.raw("partials")
     total = add_partials([Partial.from_json(partial) for partial in partials])
     values = backend(recipe.backend).metrics(recipe, total)
@@ -458,6 +461,9 @@ def _result(task: Fields, known: Architectures) -> dict[str, Any]:
         "names": metric_names(recipe.outputs),
         "metrics": values,
     }
+    if task.has("study"):
+        found = studied(task.object("study"), recipe, [partial["study"] for partial in partials])
+        return result | {"study": found}
     if kind == CURVES:
         return result | {"curves": _curves(recipe, details)}
     if kind != CONFUSION:

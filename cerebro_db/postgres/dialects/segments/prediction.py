@@ -17,6 +17,7 @@ from cerebro_db.postgres.dialects.segments.packing import SegmentPacking
 from cerebro_db.postgres.dialects.statements.answers import (
     Answer,
     Classes,
+    Contributions,
     Several,
     Values,
     estimate,
@@ -159,7 +160,7 @@ class SegmentPrediction(PredictionStatements):
           WHERE (s.r).rows > 0) p
         """
         first = f"INSERT INTO {output.sql} SELECT {_named(source, ranks)}"
-        if isinstance(answer, Several):
+        if isinstance(answer, Several | Contributions):
             of_row, more = answer.rows("p.k")
             return f"{first}, o.* FROM {predicted}, LATERAL ({of_row}) o", [*parameters, *more]
         if isinstance(answer, Values):

@@ -12,6 +12,10 @@ from cerebro_db.postgres.dialects.statements.orders import Statement
 CLASS_COLUMNS = "class_value text, prob double precision, rank integer"
 VALUE_COLUMNS = "estimated double precision"
 ARRAY_COLUMNS = "estimated double precision[]"
+CONTRIBUTION_COLUMNS = (
+    "class_value text, column_name text, contribution double precision, base double precision, "
+    "prediction double precision"
+)
 
 
 @dataclass(frozen=True)
@@ -149,7 +153,52 @@ class Several(NamedTuple):
         return f"{sql} WHERE p.numbers[{of_number}] > %s", [*given, answer.above]
 
 
-Answer = Classes | Values | Several
+class Contributions(NamedTuple):
+    """Contributions of columns to the prediction of a row; each becomes a row of the output table.
+
+    Attributes:
+        name: of the target.
+        values: of all classes, in the order of their ids; none of numbers.
+        names: of the columns.
+    """
+
+    name: str
+    values: tuple[str | None, ...]
+    names: tuple[str, ...]
+
+    @property
+    def columns(self) -> str:
+        """Columns of the output table, behind the id and the name of the target."""
+        return CONTRIBUTION_COLUMNS
+
+    @property
+    def ranks(self) -> int:
+        """Classes of a row."""
+        return 1 if self.values else 0
+
+    @property
+    def rows_each(self) -> int:
+        """Rows of the output for each row of the source."""
+        return len(self.names)
+
+    @property
+    def numbers(self) -> int:
+        """Count of the numbers that a worker returns for a row: behind the contributions, the base and the prediction."""
+        return len(self.names) + 2
+
+    def rows(self, of_row: str = "i.place") -> Statement:
+        """The rows of one row of the source, over the batch ``p`` and the place of the row there."""
+        first, size = f"({of_row} - 1) * {self.numbers}", self.numbers
+        sql = (
+            f"SELECT %s::text, (%s::text[])[p.classes[({of_row})::integer] + 1], (%s::text[])[r.n], "
+            f"p.numbers[({first} + r.n)::integer], p.numbers[({first} + {size - 1})::integer], "
+            f"p.numbers[({first} + {size})::integer] "
+            "FROM pg_catalog.generate_series(1, %s) AS r(n)"
+        )
+        return sql, [self.name, list(self.values), list(self.names), len(self.names)]
+
+
+Answer = Classes | Values | Several | Contributions
 
 
 def estimate(

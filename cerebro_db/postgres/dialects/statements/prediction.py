@@ -6,7 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from cerebro_db.postgres.dialects.statements.answers import Answer, Several, Values, estimate
+from cerebro_db.postgres.dialects.statements.answers import (
+    Answer,
+    Contributions,
+    Several,
+    Values,
+    estimate,
+)
 from cerebro_db.postgres.dialects.statements.orders import Statement
 from cerebro_db.postgres.dialects.statements.packing import FAULTS_SHOWN
 from cerebro_db.postgres.dialects.statements.sources import (
@@ -160,7 +166,7 @@ class PredictionStatements:
         piece: Piece,
     ) -> Statement:
         batches, parameters = source.batches(token, batch_rows, piece)
-        if isinstance(answer, Several):
+        if isinstance(answer, Several | Contributions):
             rows, given = answer.rows()
             sql = f"""
             INSERT INTO {output.sql}

@@ -44,6 +44,28 @@ class ModelInputs:
         return found
 
 
+class Members:
+    """The members of a model whose outputs are means of them.
+
+    Args:
+        model: of an architecture that ``check_members`` has let pass.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        means = [output._keras_history.operation for output in model.outputs]
+        self._model = keras.Model(alone(model.inputs), [mean.input for mean in means])
+        self._counts = [mean.input.shape[1] for mean in means]
+
+    def __call__(self, inputs: Any) -> Any:
+        """Predictions of each member for the rows of a batch, ``[rows, members, units]`` of each output."""
+        return alone(listed(self._model(inputs, training=True)))
+
+    def repeated(self, targets: Sequence[Any]) -> list[Any]:
+        """The targets of each output, once for each of its members."""
+        pairs = zip(targets, self._counts, strict=True)
+        return [tf.repeat(target[:, tf.newaxis], count, axis=1) for target, count in pairs]
+
+
 class Traced:
     """A function of one signature; it is traced by its first call.
 

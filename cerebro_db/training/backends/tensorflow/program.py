@@ -21,6 +21,7 @@ import tensorflow as tf
 from cerebro_db.configs.grids.parameters import BALANCED, CompileParams, FitParams
 from cerebro_db.training.backends.tensorflow import models
 from cerebro_db.training.backends.tensorflow.calls import (
+    Members,
     ModelInputs,
     TotalLoss,
     Traced,
@@ -67,6 +68,7 @@ class Program:
         self._targets = recipe.targets
         params = recipe.compile_params
         self.model = self._build(recipe, 0)
+        self._members = Members(self.model) if params.loss_per_member else None
         self._penalty = models.Penalty()
         self._penalty.attach(self.model, params)
         inner = models.make_optimizer(params.optimizer, self.model, recipe.architecture)
@@ -95,7 +97,7 @@ class Program:
             recipe.architecture_id,
             scalars_of(params.optimizer).key,
             tuple((o.loss.name, repr(o.loss.arguments), o.weight) for o in recipe.outputs),
-            (params.dropout, params.freeze, params.dtype_policy),
+            (params.dropout, params.freeze, params.dtype_policy, params.loss_per_member),
             params.l1 is not None,
             params.l2 is not None,
             fit.class_weight is not None,
@@ -378,7 +380,12 @@ class Program:
             of_class = tf.gather(self._class_weights, stored[0])
             sample_weight = of_class if weights is None else of_class * weights
         with tf.GradientTape() as tape:
-            predictions = model(inputs, training=True)
+            if self._members is None:
+                predictions = model(inputs, training=True)
+            else:
+                predictions = self._members(inputs)
+                targets = self._members.repeated(targets)
+                sample_weight = None if sample_weight is None else sample_weight[:, tf.newaxis]
             loss = model.compute_loss(
                 x=inputs,
                 y=alone(targets),

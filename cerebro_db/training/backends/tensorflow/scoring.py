@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from keras.src import backend
 
+from cerebro_db.configs.architectures.members import check_loss, check_members
 from cerebro_db.configs.functions.losses import LossSpec
 from cerebro_db.configs.functions.metrics import AVERAGE, MetricSpec, accuracy_class
 from cerebro_db.configs.grids.outputs import OutputSpec
@@ -209,8 +210,13 @@ class Scorer:
         """Refuse a configuration that cannot be trained.
 
         Raises:
-            InvalidArgument: patterns of an optimizer do not fit the weights.
+            InvalidArgument: patterns of an optimizer do not fit the weights, or a loss has none for each member.
+            InvalidArchitecture: it has no members.
         """
+        if recipe.compile_params.loss_per_member:
+            check_members(recipe.architecture)
+            for output in recipe.outputs:
+                check_loss(output.loss)
         if recipe.compile_params.optimizer.parts:
             models.make_optimizer(recipe.compile_params.optimizer, self.model, recipe.architecture)
 

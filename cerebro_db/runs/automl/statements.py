@@ -1,0 +1,93 @@
+"""Statements of a call, each as a user can run it herself: printed, made and kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from cerebro_db.postgres.calls.host import JobHost, control_session
+from cerebro_db.postgres.names import value_literal
+from cerebro_db.postgres.sessions.locks import transaction
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.runs.calling import use_settings
+
+
+def call_of(function: str, **given: Any) -> str:
+    """The call of a function with its arguments by name."""
+    listed = ", ".join(f"{name} := {value_literal(value)}" for name, value in given.items())
+    return f"cerebro.{function}({listed})"
+
+
+class Statements:
+    """Statements that are made one after another in a session of the caller's role.
+
+    Args:
+        host: of the call; gets each statement as a notice, and the notices of what it does.
+        session: of the host's pool.
+
+    Attributes:
+        made: those that were made, in their order.
+    """
+
+    def __init__(self, host: JobHost, session: Session) -> None:
+        self._host, self._session = host, session
+        self.made: list[str] = []
+
+    def call(self, function: str, **given: Any) -> Any:
+        """The value of a function with arguments by name, as ``call_of`` writes it."""
+        return self.run(f"SELECT {call_of(function, **given)}")[0][0]
+
+    def run(self, text: str) -> list[tuple[Any, ...]]:
+        """Make a statement, which is SQL as a user would write it."""
+        self.made.append(text)
+        self._host.notice(f"step {len(self.made)}: {text}")
+        with self._passing_notices(), transaction(self._session):
+            use_settings(self._session, self._host)
+            return self._session.run(text.replace("%", "%%"))
+
+    @contextmanager
+    def _passing_notices(self) -> Iterator[None]:
+        """Pass the notices of the session on while it works."""
+        session, before = self._session, self._session.tick
+        with session.keeping_notices() as kept:
+
+            def tick() -> None:
+                self._pass_on(kept)
+                before()
+
+            session.tick = tick
+            try:
+                yield
+                self._pass_on(kept)
+            finally:
+                session.tick = before
+
+    def _pass_on(self, kept: list[str]) -> None:
+        while kept:
+            self._host.notice(kept.pop(0))
+
+
+@contextmanager
+def statements_of(host: JobHost) -> Iterator[Statements]:
+    """Statements in a session of their own."""
+    with control_session(host.pool, None) as session:
+        yield Statements(host, session)
+
+
+class Clock:
+    """Seconds of a call that are left."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self._began = seconds, time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the call began."""
+        return time.monotonic() - self._began
+
+    @property
+    def left(self) -> float:
+        """Seconds until the call shall end."""
+        return self.seconds - self.elapsed

@@ -1,0 +1,269 @@
+"""Packing, a first model, and the search: the steps of a call that take time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cerebro_db.configs.messages import duration
+from cerebro_db.core.statuses import GOING_ON
+from cerebro_db.errors import InvalidArgument
+from cerebro_db.postgres.calls.host import JobHost
+from cerebro_db.postgres.names import shown_identifier, value_literal
+from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.requests.automl import AutomlRequest
+from cerebro_db.runs.automl import design as designs
+from cerebro_db.runs.automl.design import Design, Net, Search
+from cerebro_db.runs.automl.features import Features
+from cerebro_db.runs.automl.places import (
+    FIRST,
+    NETS,
+    PACKED_TEST,
+    PACKED_TRAIN,
+    TEST,
+    TRAIN,
+    Places,
+)
+from cerebro_db.runs.automl.statements import Clock, Statements, call_of
+from cerebro_db.runs.automl.tasks import METRICS, NUMBER, TargetFacts, Task
+
+# Seconds that are kept back for the end: the comparison with the champion, the registration.
+_RESERVE, _SHARE_OF_RESERVE = 2.0, 0.05
+# Models that an ensemble is chosen from, and models that it may have; metrics that it can be chosen by.
+_CANDIDATES, _MEMBERS = 12, 6
+_MEASURES = ("accuracy", "auc", "rmse", "mae")
+# A search that would have less is not begun.
+_LEAST_SEARCH = 2.0
+_INTERVENTION = "57"
+
+
+class Best(NamedTuple):
+    """The best model of a run.
+
+    Attributes:
+        value: of the metric on the rows for validation.
+    """
+
+    run_id: int
+    mst_key: int
+    value: float
+
+
+class Training:
+    """Steps between the split of the rows and a run whose best model is to be registered.
+
+    Args:
+        host: of the call.
+        control: a session that reads the catalog.
+        statements: of the call.
+        target, task: what is learnt.
+        places: of the tables.
+        clock: of the call.
+    """
+
+    def __init__(
+        self,
+        host: JobHost,
+        control: Session,
+        statements: Statements,
+        target: TargetFacts,
+        task: Task,
+        places: Places,
+        clock: Clock,
+    ) -> None:
+        self._host, self._control, self._statements = host, control, statements
+        self._target, self._task, self._places, self._clock = target, task, places, clock
+
+    def pack(self, features: Features, partitions: int | None, seed: int) -> None:
+        """Encode and pack both parts of the rows."""
+        places, label = self._places, shown_identifier(self._target.column.name)
+        self._statements.call(
+            "cerebro_pack_columns",
+            source_table=places[TRAIN],
+            output_table=places[PACKED_TRAIN],
+            dependent_varname=label,
+            independent_varname=", ".join(map(shown_identifier, features.names)),
+            numbers="auto",
+            categories="auto",
+            encodings=features.encodings_text,
+            num_partitions=partitions,
+            seed=seed,
+        )
+        self._statements.call(
+            "cerebro_pack_validation",
+            source_table=places[TEST],
+            output_table=places[PACKED_TEST],
+            dependent_varname=label,
+            independent_varname=None,
+            training_table=places[PACKED_TRAIN],
+        )
+
+    def train(self, request: AutomlRequest) -> tuple[int, int | None]:
+        """Train a first model, and search for a better one.
+
+        Returns:
+            The run that has the best model, and that of the search if it has trained any.
+        """
+        model, seed, most_configs = str(request.model), request.seed, request.max_configs
+        rows, workers = self._packed()
+        is_number = self._task.kind == NUMBER
+        design = designs.design_of(
+            rows, is_number, self._clock.seconds, request.max_configs, request.max_epochs
+        )
+        for net in design.nets[:1]:
+            self._load(net)
+        first = self._first(design, model, seed)
+        self._host.notice(
+            f"a first model after {duration(self._clock.elapsed)}: {self._task.objective} {first.value:.4f}"
+        )
+        seconds = self._seconds_left()
+        if seconds < _LEAST_SEARCH:
+            self._host.notice("no time is left to search for a better model")
+            return first.run_id, None
+        for net in design.nets[1:]:
+            self._load(net)
+        search = designs.search_of(
+            design, self._seconds_left(), self._epoch_seconds(first.run_id), workers, most_configs
+        )
+        found = self._searched(design, search, model, seed)
+        if found is None or not self._is_better(found, first):
+            self._host.notice("the search has found no better model than the first one")
+            return first.run_id, found and found.run_id
+        return found.run_id, found.run_id
+
+    def joined(self, run_id: int, model: str) -> int | None:
+        """The version that is the mean of several models of a search; None where none is better than the best one."""
+        by = next(name for name, one in METRICS.items() if one is self._task.metric)
+        if by not in _MEASURES or (by == "auc" and self._task.classes != 2):
+            by = ""
+        try:
+            version: int | None = self._statements.call(
+                "cerebro_ensemble",
+                run_id=run_id,
+                name=model,
+                validation_table=self._places[PACKED_TEST],
+                candidates=_CANDIDATES,
+                members=_MEMBERS,
+                metric=by or None,
+            )
+        except StatementFailed as failure:
+            if failure.sqlstate.startswith(_INTERVENTION):
+                raise
+            self._host.notice(f"there is no ensemble: {failure.message}")
+            return None
+        return version
+
+    # -- steps -----------------------------------------------------------------------
+    def _load(self, net: Net) -> None:
+        """Put a net into the table of architectures."""
+        packed = self._places[PACKED_TRAIN]
+        made = call_of("cerebro_tabular", packed_table=packed, **net.given)
+        self._statements.run(
+            f"SELECT cerebro.cerebro_load_model({value_literal(self._places[NETS])}, {made}, "
+            f"packed_table := {value_literal(packed)}, name := {value_literal(net.name)})"
+        )
+
+    def _first(self, design: Design, model: str, seed: int) -> Best:
+        """A model of the smallest net.
+
+        Raises:
+            InvalidArgument: there was no time for it.
+        """
+        seconds = self._seconds_left()
+        run_id = 0
+        if seconds > 0:
+            run_id = self._statements.call(
+                "cerebro_fit",
+                source_table=self._places[PACKED_TRAIN],
+                model_output_table=self._places[FIRST],
+                model_arch_table=self._places[NETS],
+                model_id=1,
+                compile_params=designs.first_compile(self._task),
+                fit_params=f"batch_size={design.batch_sizes[0]}",
+                num_iterations=design.first_epochs,
+                validation_table=self._places[PACKED_TEST],
+                name=f"automl {model}, first",
+                seed=seed,
+                max_seconds=round(seconds, 1),
+            )
+        found = self._best(run_id)
+        if found is None:
+            needed = 2 * self._clock.elapsed + _RESERVE
+            raise InvalidArgument(
+                f"max_seconds: got {self._clock.seconds:g}, which is not enough for {design.first_epochs} epochs of the "
+                f"smallest net; allowed: about {needed:.0f} or more",
+                hint="fewer rows or columns take less, too",
+            )
+        return found
+
+    def _searched(self, design: Design, search: Search, model: str, seed: int) -> Best | None:
+        """The best model of a search; None where none was trained."""
+        try:
+            run_id = self._statements.call(
+                "cerebro_search",
+                source_table=self._places[PACKED_TRAIN],
+                model_output_table=str(self._places.base),
+                model_arch_table=self._places[NETS],
+                model_selection_table=None,
+                model_id_list=list(range(1, len(design.nets) + 1)),
+                compile_params_grid=designs.compile_grid(self._task, design.nets),
+                fit_params_grid=designs.fit_grid(self._task, design.batch_sizes, search.epochs),
+                automl_method="asha",
+                automl_params=search.params,
+                random_state=seed,
+                validation_table=self._places[PACKED_TEST],
+                name=f"automl {model}",
+                objective=self._task.objective,
+                max_seconds=round(search.seconds, 1),
+                seed=seed,
+            )
+        except StatementFailed as failure:
+            if failure.sqlstate.startswith(_INTERVENTION):
+                raise
+            self._host.notice(f"the search has failed: {failure.message}")
+            return None
+        return self._best(run_id)
+
+    # -- figures -----------------------------------------------------------------------
+    def _seconds_left(self) -> float:
+        reserve = max(_RESERVE, _SHARE_OF_RESERVE * self._clock.seconds)
+        return self._clock.left - reserve
+
+    def _packed(self) -> tuple[int, int]:
+        """Rows to train with, and partitions."""
+        summary = self._places.base.suffixed(f"{PACKED_TRAIN}_summary")
+        sql = f"SELECT num_rows, num_partitions FROM {summary.sql}"
+        rows, partitions = self._control.run(sql)[0]
+        return int(rows), int(partitions)
+
+    def _best(self, run_id: int) -> Best | None:
+        """The best model of a run that has ended; None where it has none."""
+        rows = self._control.run(
+            _BEST, (self._task.metric.keras is None, run_id, [*GOING_ON, "paused"])
+        )
+        return Best(run_id, int(rows[0][0]), float(rows[0][1])) if rows else None
+
+    def _is_better(self, one: Best, other: Best) -> bool:
+        sign = -1 if self._task.metric.is_maximised else 1
+        return not sign * one.value >= sign * other.value
+
+    def _epoch_seconds(self, run_id: int) -> float:
+        """Seconds of an epoch on one worker, without the compilation."""
+        (seconds,) = self._control.run(_EPOCH, (run_id,))[0]
+        return float(seconds or 1.0)
+
+
+# Parameters: whether the loss counts, the run, statuses of runs without models.
+_BEST = """
+SELECT l.mst_key, CASE WHEN %s THEN l.validation_loss ELSE l.validation_metrics[1] END AS value
+  FROM cerebro.leaderboard l JOIN cerebro.runs r ON r.run_id = l.run_id
+ WHERE l.run_id = %s AND NOT r.status = ANY (%s) AND l.epoch IS NOT NULL
+   AND l.status NOT IN ('failed', 'cancelled')
+ ORDER BY l.rank, l.mst_key LIMIT 1
+"""
+# Of each partition the fastest hop: the first ones compile. Parameter: the run.
+_EPOCH = """
+SELECT pg_catalog.sum(q.seconds) AS seconds
+  FROM (SELECT pg_catalog.min(h.trained + h.read + h.written) AS seconds
+          FROM cerebro.hops h WHERE h.run_id = %s GROUP BY h.partition_key) q
+"""

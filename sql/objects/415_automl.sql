@@ -1,0 +1,3 @@
+-- From a table to a registered model.
+
+{{ function('cerebro_automl') }}

@@ -1,0 +1,184 @@
+"""cerebro_automl: from a table to a registered model, what is left when a call ends badly, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import psycopg2
+import pytest
+
+from tests.fitting.test_progress import Background, until
+
+# Tables and views of calls, which end in one way or another.
+LEFT = (
+    "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = 'public' AND c.relname ~ '(_automl|^kept)' AND c.relkind IN ('r', 'v') ORDER BY 1"
+)
+RUNS = "SELECT count(*) FROM cerebro.runs WHERE name LIKE 'automl %%'"
+CALL = "SELECT cerebro_automl('trips', '{model}', 'came', max_seconds := {seconds}{more})"
+
+
+@pytest.fixture(scope="module")
+def trips(bench: Any) -> Any:
+    """Trips that come late where they are short; some of them nobody has seen come."""
+    bench.run(
+        "CREATE TABLE trips AS SELECT i AS id, (i * 7 % 11)::float8 AS km, 'way ' || i * 13 % 3 AS way, "
+        "'note ' || i AS note, date '2026-01-01' + i AS day, i / 10 AS driver, (3 * (i * 7 % 11) + i * 13 % 3)::float8 AS cost, "
+        "CASE WHEN i % 20 <> 0 THEN CASE WHEN i * 7 % 11 < 5 THEN 'late' ELSE 'early' END END AS came "
+        "FROM generate_series(1, 400) AS i"
+    )
+    bench.run("CREATE VIEW trips_to_come AS SELECT * FROM trips WHERE came IS NULL")
+    return bench
+
+
+def call(
+    bench: Any, model: str, seconds: float = 600, more: str = ", max_configs := 2, max_epochs := 9"
+) -> tuple[int | None, str]:
+    """The version, and the notices of a call that ends with its trials, and not by the clock."""
+    bench.connection.notices.clear()
+    version = bench.value(CALL.format(model=model, seconds=seconds, more=more))
+    return version, "\n".join(bench.notices)
+
+
+@pytest.fixture(scope="module")
+def made(trips: Any) -> tuple[int | None, str]:
+    """The first call, which leaves no table."""
+    return call(trips, "trips", more=", max_configs := 2, max_epochs := 9, excluded := 'cost'")
+
+
+def test_a_table_becomes_a_champion_that_predicts(trips: Any, made: Any) -> None:
+    version, notices = made
+    assert version in (1, 2)  # 2 is the mean of several models, where that is better
+    assert "task: came is one of 2 classes" in notices
+    assert "20 of 400 rows have no came, and are left out" in notices
+    for name, why in (("id", "numbers the rows"), ("note", "no categories"), ("cost", "excluded")):
+        assert re.search(f"columns: {name} is left out: .*{why}", notices)
+    assert "a first model after" in notices
+    assert trips.column(LEFT) == []
+    trips.run(
+        "SELECT cerebro_predict('model:trips@champion', 'trips_to_come', 'id', NULL, 'trips_predicted', 'response')"
+    )
+    late = "i.id * 7 % 11 < 5"
+    right = trips.value(
+        f"SELECT avg(((p.class_value = 'late') = ({late}))::int) FROM trips_predicted p JOIN trips_to_come i USING (id)"
+    )
+    assert right >= 0.85
+
+
+def test_steps_are_kept_with_the_version(trips: Any, made: Any) -> None:
+    (text,) = trips.column(
+        f"SELECT description FROM cerebro.registered_versions WHERE name = 'trips' AND version = {made[0]}"
+    )
+    steps = re.findall(r"step \d+: (.*)", made[1])
+    assert [line.rstrip(";") for line in text.split("\n")[1:]] == steps
+    assert steps[0].startswith("CREATE VIEW public.trips_automl_rows")
+    made_by = [re.sub(r"\(.*", "", step) for step in steps[-3:]]
+    assert "SELECT cerebro.cerebro_promote_if_better" in made_by
+    assert "SELECT cerebro.cerebro_ensemble" in made_by
+
+
+def test_whole_groups_are_in_one_part_and_tables_may_be_kept(trips: Any, made: Any) -> None:
+    version, notices = call(
+        trips,
+        "trips",
+        more=", max_configs := 2, max_epochs := 9, group_column := 'driver', output_table := 'kept', num_partitions := 1",
+    )
+    assert version is None or version > made[0]  # the champion stays where none is better
+    assert ("stays: no new model is better" in notices) == (version is None)
+    kept = trips.column(LEFT)
+    assert {"kept", "kept_packed", "kept_packed_test", "kept_test", "kept_nets"} <= set(kept)
+    both = "SELECT driver FROM kept_train INTERSECT SELECT driver FROM kept_test"
+    assert trips.column(both) == []
+    train, test = (trips.value(f"SELECT count(*) FROM kept_{part}") for part in ("train", "test"))
+    assert train + test == 380
+    assert 30 <= test <= 95
+    with pytest.raises(psycopg2.errors.DuplicateTable, match="output_table: got 'kept'"):
+        call(trips, "trips", more=", output_table := 'kept'")
+    trips.run("DROP VIEW kept_train, kept_test, kept_rows")
+    for table in ("kept", "kept_first", "kept_packed", "kept_packed_test", "kept_nets"):
+        trips.run(f"SELECT cerebro_drop_outputs('{table}')")
+    assert trips.column(LEFT) == []
+
+
+def test_a_number_by_time_as_a_job(trips: Any) -> None:
+    given = {
+        "source_table": "trips", "model": "costs", "target": "cost", "max_seconds": 600, "max_configs": 2, "max_epochs": 9,
+        "time_column": "day", "excluded": "came, note, id, driver",
+    }  # fmt: skip
+    job = trips.value("SELECT cerebro_submit(%s)", (json.dumps({"cerebro_automl": given}),))
+    assert trips.value("SELECT cerebro_wait_job(%s, '5 minutes')", (job,)) == "finished"
+    log = "\n".join(
+        trips.column(
+            "SELECT message FROM cerebro.job_log WHERE job_id = %s AND message IS NOT NULL",
+            (job,),
+        )
+    )
+    assert "task: cost is a number" in log
+    assert "rows from day " in log
+    found = trips.value(
+        "SELECT lineage -> 'results' -> 'validation' FROM cerebro.registered_versions "
+        "WHERE name = 'costs' AND 'champion' = ANY (aliases)"
+    )
+    assert found["metrics"]["root_mean_squared_error"] < 9.5  # the deviation of the target is 9.5
+    assert trips.column(LEFT) == []
+
+
+def test_a_cancelled_call_leaves_nothing(trips: Any) -> None:
+    runs = trips.value(RUNS)
+    background = Background(trips.dsn, CALL.format(model="slow", seconds=600, more=""), ())
+    until(
+        trips,
+        "SELECT count(*) > 0 FROM cerebro.trials t JOIN cerebro.runs r USING (run_id) WHERE r.name = 'automl slow'",
+    )
+    trips.run("SELECT pg_cancel_backend(%s)", (background.pid,))
+    background.join()
+    assert background.error is not None
+    assert background.error.pgcode == "57014"
+    assert trips.column(LEFT) == []
+    assert trips.value(RUNS) == runs
+    assert trips.value("SELECT count(*) FROM cerebro.registered_models WHERE name = 'slow'") == 0
+
+
+def test_a_budget_that_is_too_short_says_what_is_enough(trips: Any) -> None:
+    runs = trips.value(RUNS)
+    with pytest.raises(
+        psycopg2.errors.InvalidParameterValue, match="max_seconds: got 1, which"
+    ) as refused:
+        call(trips, "short", seconds=1)
+    assert re.search(r"allowed: about \d+ or more", str(refused.value))
+    assert trips.column(LEFT) == []
+    assert trips.value(RUNS) == runs
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ("'no_trips', 'm', 'came'", "42P01", "source_table: got 'no_trips'"),
+        ("'trips', 'm', 'cane'", "42703", "target: got 'cane'"),
+        ("'trips', 'm', NULL", "22023", "target: got NULL"),
+        ("'trips', 'm', 'note'", "22000", "another value in each row"),
+        ("'trips', 'm', 'day'", "42809", "of type date"),
+        ("'trips', 'm:3', 'came'", "22023", "model: got 'm:3'"),
+        ("'trips', 'somebody.m', 'came'", "22023", "name without owner"),
+        ("'trips', 'trips', 'cost'", "22023", "whose champion tells classes of came"),
+        ("'trips', 'm', 'came', max_seconds := 0", "22023", "max_seconds: got 0"),
+        ("'trips', 'm', 'came', task := 'colors'", "22023", "task: got 'colors'"),
+        ("'trips', 'm', 'came', time_column := 'day', group_column := 'way'", "22023", "group_column"),
+        ("'trips', 'm', 'came', time_column := 'way'", "42809", "time_column: 'way'"),
+        ("'trips', 'm', 'came', group_column := 'came'", "22023", "which is the target"),
+        ("'trips', 'm', 'came', validation_share := 0.9", "22023", "validation_share: got 0.9"),
+        ("'trips', 'm', 'came', excluded := 'km, no'", "42703", "excluded: got 'no'"),
+        ("'trips_to_come', 'm', 'cost', excluded := 'km, way, day, driver, id'", "22000", "no column"),
+        ("'trips_to_come', 'm', 'came'", "22000", "0 rows whose 'came' is not NULL"),
+    ],
+)  # fmt: skip
+def test_what_is_refused_before_any_work(
+    trips: Any, made: Any, arguments: str, code: str, message: str
+) -> None:
+    with pytest.raises(psycopg2.Error, match=re.escape(message)) as refused:
+        trips.value(f"SELECT cerebro_automl({arguments})")
+    assert refused.value.pgcode == code
+    assert refused.value.diag.message_hint
+    assert trips.column(LEFT) == []
