@@ -626,15 +626,24 @@ SWAP = "ALTER TABLE {0} RENAME TO swapped; ALTER TABLE {1} RENAME TO {0}; ALTER 
 
 
 @pytest.fixture
-def other(bench: Any) -> Iterator[Callable[[str], None]]:
-    """Swaps the names of a packed table and of one with the same numbers of rows and other values."""
+def other(bench: Any, gate: Gate) -> Iterator[Callable[[str], None]]:
+    """Swaps the names of a packed table and of one with the same numbers of rows and other values.
+
+    A worker that waits at the gate keeps a lock of the table: the gate opens when the swap has queued for its own.
+    """
     swaps: list[str] = []
+    waits = "SELECT count(*) > 0 FROM pg_locks WHERE pid = %s AND NOT granted"
 
     def swap(table: str) -> None:
         if not swaps:
             bench.run(f"CREATE TABLE other_rows AS TABLE {table}")
             bench.run("UPDATE other_rows SET x = decode(repeat('00', octet_length(x)), 'hex')")
-        bench.run(SWAP.format(table, "other_rows"))
+        swapping = Background(bench.dsn, SWAP.format(table, "other_rows"), ())
+        while swapping.is_alive() and not bench.value(waits, (swapping.pid,)):
+            time.sleep(0.01)
+        gate.open()
+        swapping.join()
+        assert swapping.error is None
         swaps.append(table)
 
     yield swap
