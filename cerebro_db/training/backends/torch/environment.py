@@ -1,0 +1,67 @@
+"""PyTorch in this process: how it is imported and set up, and the GPUs that it sees."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from typing import Any
+
+from cerebro_db.errors import RunFailed
+
+_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+
+
+def set_for_import() -> None:
+    """Set what PyTorch reads when it is imported."""
+    # By it, products of matrices on GPUs have the same bits each time.
+    os.environ.setdefault(_WORKSPACE, ":4096:8")
+
+
+def import_torch() -> None:
+    """Import PyTorch."""
+    import torch  # noqa: F401
+
+
+def set_up(threads: int, use_gpus: bool) -> dict[str, Any]:
+    """Import PyTorch and set it up; its version, what it computes with, and devices."""
+    import torch
+
+    warnings.filterwarnings("ignore", module="torch")
+    torch.set_num_threads(threads)
+    # Whatever has no deterministic form warns, which would fill the server's log.
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    count = torch.cuda.device_count() if use_gpus else 0
+    if use_gpus and not count:
+        raise RunFailed(
+            f"got use_gpus := true; PyTorch sees no GPU on the server's host {os.uname().nodename}",
+            hint="use_gpus := false computes on processors",
+        )
+    return {"torch": torch.__version__, "mkldnn": _has_mkldnn(), "devices": count}
+
+
+def _has_mkldnn() -> bool:
+    import torch
+
+    return bool(torch.backends.mkldnn.is_available())
+
+
+def versions() -> dict[str, str]:
+    """Version of PyTorch."""
+    import torch
+
+    return {"torch": str(torch.__version__)}
+
+
+def report_devices() -> None:
+    """Write the GPUs that PyTorch sees, a line each, as JSON."""
+    import torch
+
+    lines = []
+    for number in range(torch.cuda.device_count()):
+        facts = torch.cuda.get_device_properties(number)
+        capability = f"compute capability: {facts.major}.{facts.minor}"
+        lines.append(f"device: {number}, name: {facts.name}, {capability}")
+    sys.stdout.write("\n" + json.dumps(lines) + "\n")

@@ -1,0 +1,196 @@
+"""A net: tensors of an architecture, and its graphs for training and for evaluation."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from cerebro_db.configs.architectures.limits import ArchitectureLimits
+from cerebro_db.configs.aten.check import read_graphs
+from cerebro_db.configs.aten.graph import Constant, Entry, Graph, architecture_of
+from cerebro_db.configs.aten.operations import draws
+from cerebro_db.errors import InvalidState
+from cerebro_db.training.backends.torch.interpreter import Plan, plan_of
+from cerebro_db.training.buffers import Shapes, width
+from cerebro_db.training.state import WEIGHTS, State
+
+META, CPU = "meta", "cpu"
+
+
+class Net:
+    """A net that computes.
+
+    Args:
+        config: of the architecture, checked.
+        limits: those that it was checked with.
+        device: ``meta`` for one without numbers.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        limits: ArchitectureLimits | None = None,
+        device: str = CPU,
+    ) -> None:
+        self.architecture = architecture_of(config)
+        self.device = device
+        graphs = read_graphs(self.architecture, limits or _UNLIMITED)
+        self.graph, self._evaluation = graphs[0], graphs[-1]
+        self.draws = any(map(draws, self.graph.nodes))
+        self.shapes: Shapes = tuple(tuple(one.shape) for one in self.architecture.inputs)
+        self._dtypes = [dtype_of(one.dtype) for one in self.architecture.inputs]
+        self.tensors = {one.name: _tensor(one, device) for one in self.entries}
+        self.parameters = {one.name: self.tensors[one.name] for one in self.architecture.parameters}
+        self._training = plan_of(self.graph, training=True, flags=True, device=device)
+        alone = len(graphs) == 1
+        self._evaluating = plan_of(self._evaluation, training=False, flags=not alone, device=device)
+        self._bases = {id(plan): self._base(plan, graph) for plan, graph in self._plans()}
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Parameters and buffers, in the order of their numbers."""
+        return [*self.architecture.parameters, *self.architecture.buffers]
+
+    @property
+    def row(self) -> tuple[int, ...]:
+        """The shape of a row as a worker holds it: of several inputs, their numbers side by side."""
+        return self.shapes[0] if len(self.shapes) == 1 else (width(self.shapes),)
+
+    @property
+    def trainable(self) -> list[str]:
+        """Names of the parameters that the module trains."""
+        return [one.name for one in self.architecture.parameters if one.trainable]
+
+    def units(self) -> tuple[int, ...]:
+        """Last dimension of each output."""
+        sizes = (self.graph.sizes[name][1][-1] for name in self.graph.outputs)
+        return tuple(int(size or 0) for size in sizes)
+
+    # -- computing ---------------------------------------------------------------------
+    def train(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs in training; buffers change."""
+        plan = self._training
+        if not plan.updates:
+            return plan.run(self._bases[id(plan)], inputs)
+        return self._with_updates(plan, inputs)
+
+    def _with_updates(self, plan: Plan, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        slots = tuple(slot for slot, _ in plan.updates)
+        found = plan._replace(outputs=plan.outputs + slots).run(self._bases[id(plan)], inputs)
+        count = len(plan.outputs)
+        with torch.no_grad():
+            for (_, name), value in zip(plan.updates, found[count:], strict=True):
+                self.tensors[self._owner(name)].copy_(value)
+        return found[:count]
+
+    def evaluate(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs in evaluation; nothing changes."""
+        plan = self._evaluating
+        return plan.run(self._bases[id(plan)], inputs)
+
+    def split(self, features: np.ndarray) -> list[torch.Tensor]:
+        """Rows as tensors of the inputs' shapes and types."""
+        rows = torch.from_numpy(features)
+        if len(self.shapes) == 1:
+            return [rows if rows.dtype == self._dtypes[0] else rows.to(self._dtypes[0])]
+        found, start = [], 0
+        for shape, dtype in zip(self.shapes, self._dtypes, strict=True):
+            stop = start + math.prod(shape)
+            found.append(rows[:, start:stop].reshape(-1, *shape).to(dtype))
+            start = stop
+        return found
+
+    def probe(self, rows: int) -> list[torch.Tensor]:
+        """Inputs of so many rows, of zeros."""
+        return [
+            torch.zeros((rows, *shape), dtype=dtype, device=self.device)
+            for shape, dtype in zip(self.shapes, self._dtypes, strict=True)
+        ]
+
+    # -- numbers -----------------------------------------------------------------------
+    def load(self, state: State) -> None:
+        """Take the weights of a state that fits."""
+        with torch.no_grad():
+            for name, tensor in self.tensors.items():
+                tensor.copy_(tensor_of(state[WEIGHTS + name]))
+
+    def save(self) -> State:
+        """The weights, copied."""
+        return {
+            WEIGHTS + name: tensor.detach().numpy().copy() for name, tensor in self.tensors.items()
+        }
+
+    def described(self) -> State:
+        """Arrays of the shapes and types of the weights, without memory."""
+        return {
+            WEIGHTS + one.name: np.broadcast_to(np.zeros((), one.dtype), one.shape)
+            for one in self.entries
+        }
+
+    def set_weights(self, weights: bytes) -> None:
+        """Take weights as ``model_weights`` has them."""
+        self.load(self.from_weights(weights))
+
+    def from_weights(self, weights: bytes) -> State:
+        """The arrays of weights as ``model_weights`` has them.
+
+        Raises:
+            InvalidState: there are more or fewer numbers.
+        """
+        sizes = [math.prod(one.shape) for one in self.entries]
+        if len(weights) != 4 * sum(sizes):
+            raise InvalidState(
+                f"got weights of {len(weights)} bytes; allowed: {4 * sum(sizes)}, float32 of the "
+                f"{sum(sizes)} parameters and buffers of the model"
+            )
+        parts = np.split(np.frombuffer(weights, np.float32), np.cumsum(sizes)[:-1])
+        return {
+            WEIGHTS + one.name: part.reshape(one.shape).astype(one.dtype)
+            for one, part in zip(self.entries, parts, strict=True)
+        }
+
+    # -- inside --------------------------------------------------------------------------
+    def _plans(self) -> list[tuple[Plan, Graph]]:
+        return [(self._training, self.graph), (self._evaluating, self._evaluation)]
+
+    def _owner(self, name: str) -> str:
+        return self.architecture.shared.get(name, name)
+
+    def _base(self, plan: Plan, graph: Graph) -> list[Any]:
+        """Values of the slots of parameters, buffers and constants."""
+        values: list[Any] = [None] * len(plan.slots)
+        for value, (kind, name) in graph.sources.items():
+            if kind in ("parameter", "buffer"):
+                values[plan.slots[value]] = self.tensors[self._owner(name)]
+            elif kind == "constant":
+                found = _constant(self.architecture.constants[name])
+                values[plan.slots[value]] = found.to(self.device)
+        return values
+
+
+_UNLIMITED = ArchitectureLimits(layers=2**31)
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """A type of numbers by its name."""
+    found: torch.dtype = getattr(torch, name)
+    return found
+
+
+def tensor_of(array: np.ndarray) -> torch.Tensor:
+    """An array as a tensor; one that cannot be written is copied."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def _tensor(entry: Entry, device: str) -> torch.Tensor:
+    return torch.zeros(entry.shape, dtype=dtype_of(entry.dtype), device=device)
+
+
+def _constant(constant: Constant) -> torch.Tensor:
+    data = bytearray(base64.b64decode(constant.data))
+    return torch.frombuffer(data, dtype=dtype_of(constant.dtype)).reshape(constant.shape)

@@ -1,0 +1,75 @@
+"""Fixtures of the tests of PyTorch; modules of tests skip themselves where it is not installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.training.scores.targets import TargetFacts
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tensorflow_for_all() -> None:
+    """Nothing here needs TensorFlow."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Compute as a trainer does."""
+    from cerebro_db.training.backends.torch import environment
+
+    environment.set_up(1, False)
+
+
+@pytest.fixture(scope="session")
+def full_net() -> Any:
+    """A net with batch normalization and dropout."""
+    from training.torch.nets import FEATURES, Exported, mlp, torch
+
+    torch.manual_seed(7)
+    return Exported(mlp().train(), torch.zeros(2, FEATURES))
+
+
+@pytest.fixture(scope="session")
+def plain_net() -> Any:
+    """A net without anything random."""
+    from training.torch.nets import FEATURES, Exported, plain, torch
+
+    torch.manual_seed(7)
+    return Exported(plain().train(), torch.zeros(2, FEATURES))
+
+
+@pytest.fixture(scope="session")
+def recipe() -> Callable[..., Any]:
+    """Makes recipes from nets and parameter texts."""
+    from training.torch.nets import CLASSES, SOFTMAX
+
+    from cerebro_db.configs.grids.outputs import outputs_of
+    from cerebro_db.training.recipe import Recipe
+
+    class TorchRecipe(Recipe):
+        @property
+        def outputs(self) -> Any:
+            return outputs_of(self.compile_params, self.architecture["outputs"])
+
+    def make(
+        net: Any,
+        compile_params: str = SOFTMAX,
+        fit_params: str = "batch_size=8",
+        targets: TargetFacts | None = None,
+    ) -> Recipe:
+        return TorchRecipe(
+            net.architecture,
+            str(hash(net.text)),
+            parse_compile_params(compile_params),
+            parse_fit_params(fit_params),
+            targets or TargetFacts("class", CLASSES, ()),
+            False,
+            3,
+            "torch",
+        )
+
+    return make
