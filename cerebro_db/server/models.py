@@ -220,14 +220,6 @@ def delete_named_function(
 
 
 _KNOWN = "SELECT name FROM cerebro.registered_functions ORDER BY 1"
-_ADD = (
-    "INSERT INTO cerebro.catalog_functions (name, path, package, version, places) "
-    "VALUES (%s, %s, %s, %s, %s)"
-)
-_ADD_EXPRESSION = (
-    "INSERT INTO cerebro.catalog_functions (name, expression, places) VALUES (%s, %s, %s)"
-)
-_REMOVE = "DELETE FROM cerebro.catalog_functions WHERE name OPERATOR(pg_catalog.=) %s RETURNING 1"
 
 
 def _names(plpy: Any) -> list[str]:
@@ -256,7 +248,7 @@ def register_function(plpy: Any, gd: dict[str, Any], request: RegisterFunctionRe
 
     places = compute(plpy, work)
     with caller_session(plpy, writes=True) as session:
-        session.run(_ADD, (name, path, package, version, places))
+        session.write("_register_function", name, path, package, version, None, places)
 
 
 @entry_of(RegisterExpressionRequest)
@@ -272,7 +264,7 @@ def register_expression(plpy: Any, gd: dict[str, Any], request: RegisterExpressi
     _check_free(plpy, name)
     read = parse_expression(request.expression)
     with caller_session(plpy, writes=True) as session:
-        session.run(_ADD_EXPRESSION, (name, read.text, read.places))
+        session.write("_register_function", name, None, None, None, read.text, read.places)
 
 
 def _check_free(plpy: Any, name: str) -> None:
@@ -299,7 +291,7 @@ def unregister_function(plpy: Any, gd: dict[str, Any], request: UnregisterFuncti
     require_administrator(plpy)
     name = check_name(request.name)
     with caller_session(plpy, writes=True) as session:
-        removed = session.run(_REMOVE, (name,))
+        removed = session.write("_unregister_function", name)
     if not removed:
         known = ", ".join(_names(plpy)) or "none is registered"
         raise InvalidArgument(

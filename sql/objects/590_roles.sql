@@ -67,7 +67,8 @@ BEGIN
         SELECT 1 FROM cerebro.catalog_roles c
           LEFT JOIN pg_roles r ON r.oid = c.role
           LEFT JOIN pg_class m ON m.oid = c.marker
-         WHERE c.home <> here OR r.rolname <> c.name OR m.relowner <> c.role) THEN
+         -- Where a mark has gone, another role may make a view of its name: whose that is is no matter then, nor after a restore.
+         WHERE c.home <> here OR r.rolname <> c.name OR m.relowner <> c.role OR c.mark <> '' AND m.oid IS NULL) THEN
         RETURN 0;
     END IF;
     LOCK TABLE cerebro.catalog_roles IN SHARE ROW EXCLUSIVE MODE;
@@ -165,7 +166,7 @@ COMMENT ON FUNCTION cerebro._relation(text) IS 'Internal: the number of a table 
 
 -- Writes down the name of a role, and its mark if that belongs to it.
 CREATE OR REPLACE FUNCTION cerebro._know_role(role oid, mark name) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
     here oid := 'cerebro.catalog_roles'::regclass::oid;
     view_of oid;
@@ -173,24 +174,40 @@ BEGIN
     IF EXISTS (SELECT 1 FROM cerebro.catalog_roles c WHERE c.home <> here) THEN
         PERFORM cerebro._adopt();
     END IF;
-    IF NOT EXISTS (SELECT 1 FROM cerebro.catalog_roles c WHERE c.role = $1) THEN
-        BEGIN
-            INSERT INTO cerebro.catalog_roles (role, name, home)
-            SELECT r.oid, r.rolname, here FROM pg_roles r WHERE r.oid = $1;
-        EXCEPTION WHEN unique_violation THEN
-            NULL;  -- by another session of the role meanwhile
-        END;
-    END IF;
     SELECT m.oid INTO view_of FROM pg_class m
      WHERE m.relname = $2 AND m.relowner = $1 AND m.relkind = 'v' AND m.relname LIKE 'owner\_%'
        AND m.relnamespace = (SELECT n.oid FROM pg_namespace n WHERE n.nspname = 'cerebro_states');
-    IF FOUND THEN
+    IF NOT EXISTS (SELECT 1 FROM cerebro.catalog_roles c WHERE c.role = $1) THEN
+        INSERT INTO cerebro.catalog_roles (role, name, home)
+        SELECT r.oid, r.rolname, here FROM pg_roles r WHERE r.oid = $1;
+    END IF;
+    IF view_of IS NOT NULL THEN
         UPDATE cerebro.catalog_roles c SET mark = $2, marker = view_of
          WHERE c.role = $1 AND NOT EXISTS (SELECT 1 FROM pg_class m WHERE m.oid = c.marker);
     END IF;
+EXCEPTION WHEN unique_violation OR lock_not_available THEN
+    -- By another session meanwhile. Whoever has the role written down in a transaction that has not ended, such as one that
+    -- grants it a model, keeps it from nothing: who writes a row of the role next has it written down.
+    NULL;
 END
 $$;
-COMMENT ON FUNCTION cerebro._know_role(oid, name) IS 'Internal: writes down the name of a role that the catalog tells of.';
+COMMENT ON FUNCTION cerebro._know_role(oid, name) IS
+'Internal: writes down the name of a role that the catalog tells of. Only the owner of the catalog may call it.';
+
+-- Whose mark it is says which role: so nobody has others written down.
+CREATE OR REPLACE FUNCTION cerebro._know_mark(mark name) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    number oid;
+BEGIN
+    SELECT m.relowner INTO number FROM pg_class m
+     WHERE m.relname = $1 AND m.relnamespace = (SELECT n.oid FROM pg_namespace n WHERE n.nspname = 'cerebro_states');
+    PERFORM cerebro._know_role(number, $1);
+    PERFORM 1 FROM cerebro.catalog_roles c WHERE c.role = number AND c.mark = $1;
+    RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION cerebro._know_mark(name) IS 'Internal: writes down the name of a role by its mark; false where the role has another one.';
 
 CREATE OR REPLACE FUNCTION cerebro._note_role() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -225,9 +242,8 @@ BEGIN
                        'Cerebro-DB: whoever owns this owns the runs and models of its role');
         PERFORM 1 FROM pg_class m WHERE m.relname = mark AND m.relowner = number
             AND m.relnamespace = (SELECT n.oid FROM pg_namespace n WHERE n.nspname = 'cerebro_states');
-        IF FOUND THEN
-            PERFORM cerebro._know_role(number, mark);
-        ELSE  -- somebody's event trigger gives away what is made
+        -- Somebody's event trigger may give away what is made.
+        IF NOT FOUND OR NOT cerebro._know_mark(mark) THEN
             EXECUTE format('DROP VIEW cerebro_states.%I', mark);
         END IF;
     END IF;
@@ -306,7 +322,7 @@ BEGIN
 END
 $$;
 {{ comment('cerebro_reassign_owned') }}
-{% for signature in ['_adopt()', '_know_role(oid, name)'] %}
+{% for signature in ['_adopt()', '_know_role(oid, name)', '_know_mark(name)'] %}
 ALTER FUNCTION cerebro.{{ signature }} OWNER TO cerebro_owner;
 {%- endfor %}
 

@@ -48,6 +48,29 @@ ALTER FUNCTION cerebro._writer(text) OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._writer(text) IS
 'Internal: the role as which the statement of a session calls a function of the owner of the catalog. context: PG_CONTEXT of that function.';
 
+-- What concerns everybody is checked before it is written, by a function of ours: an administrator does not go past that.
+CREATE OR REPLACE FUNCTION cerebro._administrator(context text, function text, of_superusers boolean) RETURNS oid
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    number oid := cerebro._writer($1);
+BEGIN
+    PERFORM 1 FROM pg_roles r
+      WHERE r.oid = number AND (r.rolsuper OR pg_has_role(r.oid, 'cerebro_admin', 'USAGE') AND $3 IS FALSE);
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = '42501',
+            MESSAGE = format('permission denied for what holds for the whole database: %s', $2),
+            HINT = 'members of cerebro_admin may; superusers may set ' || array_to_string({{ of_superusers | sql_array }}, ', ');
+    ELSIF cerebro._writing_role() IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '42501',
+            MESSAGE = format('catalog: got a statement of a session; allowed: cerebro.%s, which checks what is written', $2);
+    END IF;
+    RETURN number;
+END
+$$;
+ALTER FUNCTION cerebro._administrator(text, text, boolean) OWNER TO cerebro_owner;
+COMMENT ON FUNCTION cerebro._administrator(text, text, boolean) IS
+'Internal: refuses who is no administrator, or no superuser, and what was not checked by a function of Cerebro-DB; returns the role that calls.';
+
 CREATE OR REPLACE FUNCTION cerebro._stands(role oid, owner oid) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN pg_has_role($1, $2, 'USAGE') THEN 'owner' WHEN pg_has_role($1, 'cerebro_admin', 'USAGE') THEN 'administrator' END

@@ -120,17 +120,24 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     context text;
     role    {{ owner_type }};
-    owner   {{ owner_type }};
+    whose   {{ owner_type }};
+    number  bigint;
 BEGIN
     GET DIAGNOSTICS context = PG_CONTEXT;
-    SELECT j.owner INTO owner FROM cerebro.catalog_jobs j WHERE j.job_id = $1;
-    role := cerebro._check_writer(context, 'job', $1, owner, true);
-    IF cerebro._stands(role, owner) COLLATE "C" <> 'owner' AND $2 COLLATE "C" NOT IN ('cancel', 'cancelled', 'paused') THEN
+    SELECT j.owner INTO whose FROM cerebro.catalog_jobs j WHERE j.job_id = $1;
+    role := cerebro._check_writer(context, 'job', $1, whose, true);
+    IF cerebro._stands(role, whose) COLLATE "C" <> 'owner' AND $2 COLLATE "C" NOT IN ('cancel', 'cancelled', 'paused') THEN
         RAISE EXCEPTION USING ERRCODE = '42501',
             MESSAGE = format('action: got %s of a job of another role; allowed: cancel', $2),
             HINT = 'Its owner, or a role that has the rights of its owner, tells what becomes of it.';
     END IF;
-    INSERT INTO cerebro.catalog_job_events (job_id, action, run_id, message, role) VALUES ($1, $2, $3, $4, role);
+    -- Who cancels a job cancels its run.
+    SELECT r.run_id INTO number FROM cerebro.catalog_runs r WHERE r.run_id = $3 AND r.owner = whose;
+    IF number IS NULL AND $2 COLLATE "C" = 'run' THEN
+        RAISE EXCEPTION USING ERRCODE = '44000',
+            MESSAGE = format('run_id: got %s; allowed: a run of the owner of the job', coalesce($3::text, 'NULL'));
+    END IF;
+    INSERT INTO cerebro.catalog_job_events (job_id, action, run_id, message, role) VALUES ($1, $2, number, $4, role);
 END
 $$;
 ALTER FUNCTION cerebro._tell_of_job(bigint, text, bigint, text) OWNER TO cerebro_owner;
@@ -273,12 +280,14 @@ WITH last AS (
 ), going AS (
     SELECT g.owner, greatest(now(), coalesce(
                -- By the hops of its run, else as long as others took.
-               (SELECT now() + (now() - coalesce(r.resumed, r.started) + r.active * interval '1 second')
-                       * ((p.planned - h.done)::double precision / h.done)
+               -- What its owner has written may be any numbers.
+               (SELECT to_timestamp(least(extract(epoch FROM now()) + (p.planned - h.done) / h.done
+                                              * (extract(epoch FROM now() - coalesce(r.resumed, r.started)) + r.active)::double precision,
+                                          extract(epoch FROM timestamptz '3000-01-01')))
                   FROM cerebro.catalog_runs r
                  CROSS JOIN LATERAL (SELECT count(*) AS done FROM cerebro.catalog_hops o WHERE o.run_id = r.run_id) h
                  CROSS JOIN LATERAL (
-                     SELECT sum(coalesce(c.stopped_epoch, c.budget, r.num_iterations))::bigint * r.num_partitions AS planned
+                     SELECT sum(coalesce(c.stopped_epoch, c.budget, r.num_iterations))::double precision * r.num_partitions AS planned
                        FROM cerebro.catalog_configurations c
                       WHERE c.run_id = r.run_id AND c.status NOT IN ('failed', 'cancelled')) p
                  WHERE r.run_id = g.run_id AND h.done > 0 AND p.planned >= h.done AND r.started IS NOT NULL),
@@ -474,9 +483,10 @@ BEGIN
                     started := started + 1;
                 END IF;
             EXCEPTION WHEN OTHERS THEN
-                -- Where there is no room, or the server is about to end, it waits for a later time. A connection limit of
-                -- the role, for example, is no reason for others to wait.
-                IF left(SQLSTATE, 2) IN ('40', '53', '55', '57', 'YC') THEN
+                -- Where there is no room, or the server is about to end, it waits for a later time: so it does where the
+                -- session of whoever calls this has no room. A connection limit of the role, for example, is no reason for
+                -- others to wait.
+                IF left(SQLSTATE, 2) IN ('40', '53', '54', '55', '57', '58', 'YC') THEN
                     RAISE WARNING USING ERRCODE = SQLSTATE,
                         MESSAGE = format('job %s was not started: %s', next.job_id, SQLERRM),
                         HINT = 'it stays in the queue, and is tried again; jobs of other roles go on';
@@ -526,8 +536,9 @@ ALTER FUNCTION cerebro._job_failed(bigint, text) OWNER TO cerebro_owner;
 COMMENT ON FUNCTION cerebro._job_failed(bigint, text) IS
 'Internal: writes down that a job, and its run, cannot be started. Only the owner of the catalog may call it.';
 
+-- A transaction in which somebody has called this keeps nobody else from it.
 {{ head('cerebro_work') }}
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
     kept    interval := (SELECT nullif(s.value, '')::interval FROM cerebro.settings s WHERE s.name = 'keep_runs');
     another record;
@@ -576,11 +587,15 @@ BEGIN
             RETURNING job_id INTO number;
             INSERT INTO cerebro.catalog_job_events (job_id, action) VALUES (number, 'queued');
         END LOOP;
-        DELETE FROM cerebro.catalog_jobs j
-         WHERE EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
-                        WHERE e.job_id = j.job_id AND e.action IN {{ ends }} AND e.logged < now() - kept);
-        DELETE FROM cerebro.catalog_job_events e
-         WHERE e.logged < now() - kept AND NOT EXISTS (SELECT 1 FROM cerebro.catalog_jobs j WHERE j.job_id = e.job_id);
+        BEGIN
+            DELETE FROM cerebro.catalog_jobs j
+             WHERE EXISTS (SELECT 1 FROM cerebro.catalog_job_events e
+                            WHERE e.job_id = j.job_id AND e.action IN {{ ends }} AND e.logged < now() - kept);
+            DELETE FROM cerebro.catalog_job_events e
+             WHERE e.logged < now() - kept AND NOT EXISTS (SELECT 1 FROM cerebro.catalog_jobs j WHERE j.job_id = e.job_id);
+        EXCEPTION WHEN lock_not_available THEN
+            NULL;  -- somebody removes them, in a transaction that has not ended
+        END;
     END IF;
     RETURN started;
 END

@@ -16,7 +16,7 @@ SELECT w.run_id, w.number AS worker, w.pid, w.host, w.address, w.login,
             WHEN w.facts IS NULL THEN 'joining'
             WHEN EXISTS (SELECT 1 FROM cerebro.catalog_direct_orders o
                            LEFT JOIN cerebro.catalog_direct_answers a ON a.run_id = o.run_id AND a.order_id = o.order_id
-                          WHERE o.worker_id = w.worker_id AND a.order_id IS NULL) THEN 'training'
+                          WHERE o.run_id = w.run_id AND o.worker_id = w.worker_id AND a.order_id IS NULL) THEN 'training'
             ELSE 'waiting'
        END AS status,
        (SELECT count(*) FROM cerebro.catalog_hops h

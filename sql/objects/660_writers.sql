@@ -14,11 +14,11 @@
     role := cerebro._check_writer(context, 'run', $1, owner, {{ as_administrator }});
 {%- endmacro %}
 {#- Of what has a number of its own: nothing is done where the caller has none of that number. #}
-{%- macro of_request(whose) %}
+{%- macro of_request(or='') %}
     role := cerebro._writer(context);
-    SELECT r.owner INTO owner FROM cerebro.catalog_requests q JOIN cerebro.catalog_runs r ON r.run_id = q.run_id
-     WHERE q.request_id = $1;
-    IF NOT FOUND OR cerebro._stands(role, owner) COLLATE "C" {{ whose }} THEN
+    SELECT r.owner{{ ', q.role' if or }} INTO owner{{ ', asker' if or }}
+      FROM cerebro.catalog_requests q JOIN cerebro.catalog_runs r ON r.run_id = q.run_id WHERE q.request_id = $1;
+    IF NOT FOUND OR cerebro._stands(role, owner) COLLATE "C" IS DISTINCT FROM 'owner'{{ or }} THEN
         RETURN;
     END IF;
 {%- endmacro %}
@@ -161,11 +161,11 @@
     RETURN number;
 {%- endcall %}
 {%- call writer('_answer', 'request_id bigint, answer jsonb', 'answers a request') %}
-    {{- of_request("IS DISTINCT FROM 'owner'") }}
+    {{- of_request() }}
     UPDATE cerebro.catalog_requests AS q SET answer = $2 WHERE q.request_id = $1;
 {%- endcall %}
-{%- call writer('_forget_request', 'request_id bigint', 'removes a request whose answer was read') %}
-    {{- of_request('IS NULL') }}
+{%- call writer('_forget_request', 'request_id bigint', 'removes a request whose answer was read', variables='asker   oid;') %}
+    {{- of_request(' AND role IS DISTINCT FROM asker') }}
     DELETE FROM cerebro.catalog_requests q WHERE q.request_id = $1;
 {%- endcall %}
 {%- call writer('_forget_requests', 'run_id bigint, up_to bigint',
@@ -200,6 +200,11 @@
 {%- call writer('_give_order', 'run_id bigint, worker_id bigint, hop text, fence bigint',
                 'gives a direct worker an order; returns the number of it', 'bigint', 'number  bigint;') %}
     {{- of_run() }}
+    PERFORM 1 FROM cerebro.catalog_direct_workers w WHERE w.worker_id = $2 AND w.run_id = $1;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = '44000',
+            MESSAGE = format('worker_id: got %s; allowed: a direct worker of run %s', coalesce($2::text, 'NULL'), $1);
+    END IF;
     INSERT INTO cerebro.catalog_direct_orders (run_id, worker_id, hop, fence) VALUES ($1, $2, $3, $4) RETURNING order_id INTO number;
     RETURN number;
 {%- endcall %}

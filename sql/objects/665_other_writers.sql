@@ -94,15 +94,26 @@
 
 -- Settings. Some are for superusers alone.
 {%- call writer('_set_setting', 'name text, value text', 'writes a setting, or removes it') %}
-    role := cerebro._writer(context);
-    PERFORM 1 FROM pg_roles r WHERE r.oid = role
-        AND (r.rolsuper OR pg_has_role(role, 'cerebro_admin', 'USAGE') AND $1 COLLATE "C" <> ALL ({{ of_superusers | sql_array }}));
-    IF NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('permission denied to set %s', left($1, 63)),
-            HINT = 'members of cerebro_admin may; superusers may set ' || array_to_string({{ of_superusers | sql_array }}, ', ');
-    END IF;
+    role := cerebro._administrator(context, 'cerebro_set', $1 COLLATE "C" = ANY ({{ of_superusers | sql_array }}));
     DELETE FROM cerebro.catalog_settings s WHERE s.name COLLATE "C" = $1;
     IF $2 IS NOT NULL THEN
         INSERT INTO cerebro.catalog_settings (name, value) VALUES ($1, $2);
     END IF;
+{%- endcall %}
+
+-- Registered functions. A name is given once.
+{%- call writer('_register_function', 'name text, path text, package text, version text, expression text, places integer',
+                'lets a name mean a function of a package, or an expression') %}
+    role := cerebro._administrator(context, 'cerebro_register_function', false);
+    INSERT INTO cerebro.catalog_functions (name, path, package, version, expression, places, registered_by)
+    VALUES ($1, $2, $3, $4, $5, $6, role);
+{%- endcall %}
+{%- call writer('_unregister_function', 'name text', 'frees a name; false where nothing has it', 'boolean') %}
+    role := cerebro._administrator(context, 'cerebro_unregister_function', false);
+    PERFORM 1 FROM cerebro.catalog_functions f WHERE f.name COLLATE "C" = $1;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    DELETE FROM cerebro.catalog_functions f WHERE f.name COLLATE "C" = $1;
+    RETURN true;
 {%- endcall %}

@@ -18,6 +18,9 @@ REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON ALL TABLES IN SCHEMA cerebro FROM cer
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA cerebro FROM cerebro_user, cerebro_admin;
 -- As whom a driver connects is read from the catalog, by functions of its owner.
 REVOKE ALL ON FUNCTION cerebro._start_job(bigint, text), cerebro._job_failed(bigint, text) FROM cerebro_user;
+-- Of other roles nobody learns how many jobs they have, nor has them written down, which others would wait for.
+REVOKE ALL ON FUNCTION cerebro._open_jobs(oid), cerebro._know_role(oid, name) FROM cerebro_user;
+GRANT EXECUTE ON FUNCTION cerebro._open_jobs(oid) TO cerebro_owner;
 GRANT EXECUTE ON FUNCTION cerebro._start_job(bigint, text), cerebro._job_failed(bigint, text), cerebro._held_locks(),
     cerebro._lock_number(), cerebro._role(), cerebro._writing_role() TO cerebro_owner;
 -- These find roles of a restored catalog as its owner.

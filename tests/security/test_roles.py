@@ -259,12 +259,16 @@ def test_nobody_says_whose_rows_are(home: Sql) -> None:
     before = home.fetch(marks)
     assert str(before[0][0]).startswith("owner_")
     bert.rows("CREATE VIEW cerebro_states.owner_of_mine AS SELECT 1 AS one")
-    bert.rows("SELECT cerebro._know_role(%s::oid, 'owner_of_mine')", (number["restore_anna"],))
+    knows = "SELECT cerebro._know_role(%s::oid, 'owner_of_mine')"
+    assert bert.refused(knows, (number["restore_anna"],)).pgcode == "42501"
+    bert.rows("SELECT cerebro._know_mark('owner_of_mine')")
+    bert.rows("SELECT cerebro._know_mark(%s)", (before[0][0],))
     assert home.fetch(marks) == before
     # Who makes one of the same name after it has gone gets nothing.
     home.run("DROP OWNED BY restore_anna CASCADE")
     bert.rows(f"CREATE VIEW cerebro_states.{before[0][0]} AS SELECT 1 AS one")
     bert.rows("SELECT cerebro._adopt()")
+    assert home.fetch(marks) == [("", 0)]  # by which a restore would find him
     assert home.fetch(OWNERS) == [(run, "restore_anna")]
     assert bert.rows("SELECT * FROM cerebro.runs") == []
 

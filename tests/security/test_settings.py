@@ -167,7 +167,7 @@ def test_only_superusers_say_where_the_server_sends_passwords(dave: Person, root
     root.rows("SELECT cerebro.cerebro_set('worker_dsn', %s)", (given,))
     assert dave.value("SELECT value FROM cerebro.settings WHERE name = 'worker_dsn'") == given
     assert dave.refused("DELETE FROM cerebro.catalog_settings").pgcode == "42501"
-    dave.rows("SELECT cerebro._set_setting('cache_mb', NULL)")
+    dave.rows("SELECT cerebro.cerebro_set('cache_mb', NULL)")
     assert root.rows("SELECT name FROM cerebro.catalog_settings") == [("worker_dsn",)]
     root.rows("SELECT cerebro.cerebro_set('worker_dsn', NULL)")
     assert root.rows("SELECT name FROM cerebro.catalog_settings") == []
@@ -260,7 +260,7 @@ def test_only_superusers_name_the_root_of_files(
     assert dave.refused(add).pgcode == "42501"
     root.rows("SELECT cerebro.cerebro_set('files_root', %s)", (str(own_directory),))
     dave.rows("SELECT cerebro.cerebro_set('tensorboard_dir', 'events/of.all')")
-    dave.rows("SELECT cerebro._set_setting('tensorboard_dir', NULL)")
+    dave.rows("SELECT cerebro.cerebro_set('tensorboard_dir', NULL)")
     assert root.rows("SELECT name FROM cerebro.catalog_settings") == [("files_root",)]
 
 

@@ -293,7 +293,7 @@ OF_JOBS = {
 }  # fmt: skip
 # Tried in test_roles.py.
 OF_ROLES = {
-    "_adopt", "_free_number", "_is_told_of", "_know_role", "_mark_role", "_move_role", "_note_role", "_relation", "_role_columns",
+    "_adopt", "_free_number", "_is_told_of", "_know_mark", "_know_role", "_mark_role", "_move_role", "_note_role", "_relation", "_role_columns",
     "_role_name", "cerebro_reassign_owned",
 }  # fmt: skip
 VACUUM = {"_vacuum", "cerebro_vacuum"}
