@@ -31,6 +31,10 @@ _SCHEDULES = (
 )
 
 
+# Settings of a role, or what it holds, may keep its own schedule from starting; those of others are started next.
+_MOST_SECONDS = 60
+
+
 _TIMER = "SELECT timer FROM cerebro.schedules WHERE name = %s AND owner = current_user"
 _OPTIONS = {
     "print_line": ("--print", "Print the line for crontab, which is the timer then."),
@@ -139,6 +143,7 @@ def _start(connections: Connections, owner: str, name: str, now: datetime) -> No
     from cerebro_db.postgres.names import quote
 
     try:
+        connections.run(f"SET statement_timeout = '{_MOST_SECONDS}s'")
         connections.run(f"SET ROLE {quote(owner)}")
         job_id = connections.run("SELECT cerebro.cerebro_start_schedule(%s)", (name,))[0][0]
         show(f"{now:%Y-%m-%d %H:%M:%S} schedule {name} of {owner}: {_started(job_id)}")
@@ -146,6 +151,7 @@ def _start(connections: Connections, owner: str, name: str, now: datetime) -> No
         to_stderr(f"cerebro: schedule {name} of {owner}: {error.message}")
     finally:
         connections.run("RESET ROLE")
+        connections.run("RESET statement_timeout")
 
 
 def schedule(

@@ -44,6 +44,8 @@ from cerebro_db.server.job_driver import JobDriver, session_of
 TIMERS = ("pg_cron", "crontab", "daemon")
 _START_SECONDS = 5.0  # between looks of who waits for jobs that nobody has started
 _ANSWER_SECONDS = 30.0
+# Whoever holds a schedule of his in a transaction must not hold up the timer, which starts those of others next.
+_BOUNDED = "SET LOCAL lock_timeout = '5s'"
 _MOST_NAME = 63
 _OTHER_TIMERS = (
     "or timer := 'daemon', for the program cerebro daemon, which must run then; or timer := 'crontab', for the line of "
@@ -297,6 +299,7 @@ def start_schedule(
         schedules, jobs = Schedules(session), Jobs(session)
         one = schedules.known(request.name)
         with transaction(session):
+            session.run(_BOUNDED)
             schedules.starts(one.name, _next_start(session, one))
             before = schedules.going_on(one.name)
             job_id = jobs.add(one.calls, one.session, one.priority, one.name, one.on_success)

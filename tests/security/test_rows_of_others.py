@@ -203,3 +203,18 @@ def test_who_removes_old_jobs_keeps_nobody_from_starting_others(
     finally:
         alice.rows("RESET statement_timeout")
         root.rows("SELECT cerebro.cerebro_set('keep_runs', NULL)")
+
+
+@pytest.mark.not_on_segments(NO_SUCH_SQL)
+def test_who_holds_a_schedule_of_his_holds_up_no_timer(bob: Person, waiting: Person) -> None:
+    """The daemon starts those of others next."""
+    bob.rows("SELECT cerebro._add_schedule('held', '* * * * *', '[]', '{}', NULL, 0, 'daemon', now())")  # fmt: skip
+    waiting.rows("SELECT cerebro._set_due('held', now())")
+    bob.rows("SET statement_timeout = '60s'")
+    try:
+        error = bob.refused("SELECT cerebro.cerebro_start_schedule('held')")
+        assert (error.pgcode, "lock timeout" in str(error)) == ("55P03", True)
+    finally:
+        waiting.rows("ROLLBACK")
+        bob.rows("RESET statement_timeout")
+        bob.rows("SELECT cerebro._drop_schedule('held')")

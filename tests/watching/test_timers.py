@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from cerebro_db.cli import jobs
 from cerebro_db.cli.app import app
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.postgres.sessions.errors import StatementFailed
 from tests.watching.conftest import Watched
 
 CALLS = {
@@ -132,6 +133,24 @@ class _At:
 
     def now(self) -> datetime:
         return self._moments.pop(0) if len(self._moments) > 1 else self._moments[0]
+
+
+def test_the_daemon_waits_for_no_role_for_ever(capsys: pytest.CaptureFixture[str]) -> None:
+    statements: list[str] = []
+
+    class Connections:
+        def run(self, sql: str, values: object = ()) -> list[tuple[int]]:
+            statements.append(sql)
+            if "start_schedule" in sql:
+                raise StatementFailed(
+                    "canceling statement due to statement timeout", "57014", None, None
+                )
+            return []
+
+    jobs._start(Connections(), "bob", "nightly", datetime.now().astimezone())  # type: ignore[arg-type]
+    assert statements[0] == "SET statement_timeout = '60s'"
+    assert statements[-2:] == ["RESET ROLE", "RESET statement_timeout"]
+    assert "schedule nightly of bob: canceling statement" in capsys.readouterr().err
 
 
 def test_wrong_options_are_reported(watched: Watched) -> None:
