@@ -218,6 +218,11 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
         """
         return self
 
+    def with_collations(self, collations: Mapping[str, tuple[str, ...]]) -> Self:
+        """The encoding with the collation of its column, where that is among these, by the names of columns."""
+        own = collations.get(self.name)
+        return self if own is None else self.collated(own)
+
     def fits(self, column: Column) -> bool:
         """True if values of another column become those of the recorded type, and lose nothing."""
         return column.values is self.kind
@@ -225,6 +230,19 @@ class EncodedColumn(Described, frozen=True, omit_defaults=False, eq=False):
     def at(self, column: Column) -> Self:
         """The encoding of a column of another table that fits."""
         return replace(self, form=column.form)
+
+    def rebuilt(self, at: Callable[[EncodedColumn], EncodedColumn]) -> EncodedColumn:
+        """The encoding in another table.
+
+        Args:
+            at: finds a column there, and returns its encoding.
+        """
+        return at(self)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the columns that are read."""
+        return (self.name,)
 
     @property
     def is_fitted(self) -> bool:
@@ -397,6 +415,16 @@ def registered(kind: _C) -> _C:
     return kind
 
 
+# The kinds that are made of several columns, by their names.
+COMPOSED: dict[str, type[EncodedColumn]] = {}
+
+
+def composed(kind: _C) -> _C:
+    """Make a kind known that is made of several columns; a decorator."""
+    COMPOSED[kind.method] = kind
+    return kind
+
+
 def methods(values: Values) -> list[str]:
     """Names of the kinds that take such values."""
     return [name for name, kind in METHODS.items() if values in kind.takes]
@@ -430,10 +458,13 @@ class Encoding(Recorded, frozen=True, omit_defaults=False, eq=False):
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Encoding:
         """The encoding of recorded JSON."""
-        columns = tuple(convert(one, METHODS[one["method"]]) for one in value[cls.key])
+        kinds = {**METHODS, **COMPOSED}
+        columns = tuple(convert(one, kinds[one["method"]]) for one in value[cls.key])
         found = Encoding(columns, convert(value.get("session", {}), dict[str, str]))
         texts = [text for pair in found.styles.items() for text in pair]
-        if not 1 <= found.width <= MAX_FEATURES or len(set(found.names)) != len(columns):
+        if not 1 <= found.width <= MAX_FEATURES or len({one.name for one in columns}) != len(
+            columns
+        ):
             raise ValueError(found.width)
         if not all(map(is_text, texts)) or not all(column.is_fitted for column in columns):
             raise ValueError(value)
@@ -474,7 +505,7 @@ class Encoding(Recorded, frozen=True, omit_defaults=False, eq=False):
     @property
     def names(self) -> list[str]:
         """The columns that are read."""
-        return [column.name for column in self.columns]
+        return list(dict.fromkeys(name for column in self.columns for name in column.sources))
 
     @property
     def meaning(self) -> object:

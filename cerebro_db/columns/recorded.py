@@ -9,6 +9,7 @@ import msgspec
 from cerebro_db.columns import (  # noqa: F401  # they register their kinds
     auto,
     categories,
+    crosses,
     ids,
     images,
     numbers,

@@ -13,7 +13,9 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from cerebro_db.columns.crosses import BETWEEN, Cross
 from cerebro_db.columns.encoded import (
+    COMPOSED,
     EVERY,
     METHODS,
     EncodedColumn,
@@ -174,15 +176,21 @@ class Columns(Features[PackColumnsRequest, Encoding]):
             )
         if all(getattr(request, one) == usual[one] for one in _OF_METHODS):
             return
-        names = ", ".join(map(exactly, recorded.names))
-        wanted = _plan(replace(request, excluded=None), source, names, taken[:1])
-        for one, other in zip(recorded.columns, wanted.columns, strict=True):
-            if one.written != other.written and not other.may_become(one):
-                raise InvalidArgument(
-                    f"numbers, categories, encodings: got {other.written!r} for the column {one.name!r}; "
-                    f"allowed with {ENCODING_OF}: {one.written!r}, as {name} has it",
-                    hint=f"leave these arguments out where {ENCODING_OF} is given",
-                )
+        single = [one.name for one in recorded.columns if one.method in METHODS]
+        names = ", ".join(map(exactly, single))
+        plan = _plan(replace(request, excluded=None), source, names, taken[:1])
+        known_as = {one.name: one for one in recorded.columns}
+        wanted = {one.name: one for one in plan.columns}
+        for column_name in {**known_as, **wanted}:
+            one, other = known_as.get(column_name), wanted.get(column_name)
+            if one and other and (one.written == other.written or other.may_become(one)):
+                continue
+            got, allowed = (_written(each) for each in (other, one))
+            raise InvalidArgument(
+                f"numbers, categories, encodings: got {got} for the column {column_name!r}; "
+                f"allowed with {ENCODING_OF}: {allowed}, as {name} has it",
+                hint=f"leave these arguments out where {ENCODING_OF} is given",
+            )
 
 
 class Images(Features[PackImagesRequest, ImageEncoding]):
@@ -345,8 +353,8 @@ def matched(source: Relation, listed: str | None, encoding: Encoding, role: str)
                 f"{role}: got {shown(listed)}; allowed: NULL, '*' or the columns of the recorded "
                 f"encoding: {', '.join(map(shown_identifier, names))}"
             )
-    columns = []
-    for known in encoding.columns:
+
+    def at(known: EncodedColumn) -> EncodedColumn:
         found = column(source, exactly(known.name), role)
         if found.values is None:
             raise _unsuitable(found, role)
@@ -356,8 +364,9 @@ def matched(source: Relation, listed: str | None, encoding: Encoding, role: str)
                 f"is of {known.type}",
                 hint=f"cast it in a view: SELECT {shown_identifier(found.name)}::{known.type}",
             )
-        columns.append(known.at(found))
-    return replace(encoding, columns=tuple(columns))
+        return known.at(found)
+
+    return replace(encoding, columns=tuple(one.rebuilt(at) for one in encoding.columns))
 
 
 def _plan(
@@ -371,9 +380,12 @@ def _plan(
         InvalidArgument: a method does not fit the column, or the target is among the columns.
     """
     columns = _chosen(source, listed, taken, request.excluded)
+    written = _own_methods(request)
+    crossed = [name for name in written if BETWEEN in name and not source.has(name)]
     own = {
         column(source, name, "encodings").name: method
-        for name, method in _own_methods(request).items()
+        for name, method in written.items()
+        if name not in crossed
     }
     names = [one.name for one in columns]
     for name in own:
@@ -382,7 +394,27 @@ def _plan(
                 f"encodings: got {name!r}, which is not among the columns that are packed",
                 hint=nearest(name, names),
             )
-    return Encoding(tuple(_planned(one, own.get(one.name), request) for one in columns))
+    single = [_planned(one, own.get(one.name), request) for one in columns]
+    return Encoding((*single, *(_crossed(source, name, written[name], taken) for name in crossed)))
+
+
+def _crossed(source: Relation, text: str, own: object, taken: Sequence[str]) -> EncodedColumn:
+    """The cross of the columns that a key of ``encodings`` names.
+
+    Raises:
+        UndefinedColumn, WrongObjectType, InvalidArgument: they cannot be crossed, or not so.
+    """
+    columns = [column(source, name, "encodings") for name in text.split(BETWEEN)]
+    for one in columns:
+        if one.values is None:
+            raise _unsuitable(one, "encodings")
+        if one.name in taken:
+            raise InvalidArgument(
+                f"encodings: got {text!r} with {one.name!r}, which is the dependent variable or the weight; "
+                "allowed: other columns"
+            )
+    method = _method(f"encodings, {text!r}", own, list(COMPOSED), COMPOSED)
+    return Cross.of(columns).with_options(method.options)
 
 
 def _own_methods(request: PackColumnsRequest) -> Mapping[str, Any]:
@@ -457,7 +489,16 @@ class _Method(NamedTuple):
         return self.kind.planned(column).with_options(self.options)
 
 
-def _method(role: str, value: object, allowed: Sequence[str]) -> _Method:
+def _written(planned: EncodedColumn | None) -> str:
+    return "nothing" if planned is None else repr(planned.written)
+
+
+def _method(
+    role: str,
+    value: object,
+    allowed: Sequence[str],
+    kinds: Mapping[str, type[EncodedColumn]] = METHODS,
+) -> _Method:
     """The kind that a text names, with its options.
 
     Raises:
@@ -471,7 +512,7 @@ def _method(role: str, value: object, allowed: Sequence[str]) -> _Method:
             f"{role}: got {got}; allowed: {', '.join(allowed)}",
             hint=near if near and near.startswith("Did") else None,
         )
-    kind = METHODS[call.name]
+    kind = kinds[call.name]
     given = read_options(kind.options, call.values)
     if given is None:
         raise InvalidArgument(

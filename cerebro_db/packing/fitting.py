@@ -100,10 +100,7 @@ class Fitter:
         collations = {
             name: tuple(rest) for name, *rest in self.run(_COLLATIONS, (self._named.text,))
         }
-        planned = [
-            one.collated(collations[one.name]) if one.name in collations else one
-            for one in plan.columns
-        ]
+        planned = [one.with_collations(collations) for one in plan.columns]
         self.columns = len(planned)
         found = Encoding(self._in_rounds(planned))
         self._notify(found)
@@ -124,7 +121,7 @@ class Fitter:
         if chosen:
             self.notify(f"encodings that 'auto' has chosen: {_some(chosen, '; ')}")
         for what, remarked in self._remarks.items():
-            names = [name for name in found.names if name in remarked]
+            names = [one.name for one in found.columns if one.name in remarked]
             columns, are = ("column", "is") if len(names) == 1 else ("columns", "are")
             self.notify(f"{columns} {_some([repr(name) for name in names], ', ')} {are} {what}")
 

@@ -89,7 +89,8 @@ def _check_rows(table: ModelTable, rows: int) -> None:
 
 def _columns(table: ModelTable, names: Sequence[str | None] | None) -> list[UserColumn]:
     """The columns that are named, or all."""
-    every = {one.name: one for one in user_columns(table)}
+    crossed = _crossed(table)
+    every = {one.name: one for one in user_columns(table) if one.name not in crossed}
     for name in names or ():
         if name not in every:
             listed = ", ".join(map(repr, list(every)[:20])) + (", ..." if len(every) > 20 else "")
@@ -112,6 +113,13 @@ def _columns(table: ModelTable, names: Sequence[str | None] | None) -> list[User
             hint="cerebro.cerebro_contributions and cerebro.cerebro_explain take such columns",
         )
     return found
+
+
+def _crossed(table: ModelTable) -> set[str]:
+    """Crosses, whose values are those of other columns."""
+    if not isinstance(table.encoding, Encoding):
+        return set()
+    return {one.name for one in table.encoding.columns if one.sources != (one.name,)}
 
 
 def _encoded(

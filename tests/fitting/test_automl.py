@@ -125,6 +125,31 @@ def test_a_number_by_time_as_a_job(trips: Any) -> None:
     assert trips.column(LEFT) == []
 
 
+def test_columns_whose_combination_tells_more_are_crossed(trips: Any) -> None:
+    """Of a target that is the exclusive or of two columns; a third one goes with the first, and tells no more."""
+    trips.run(
+        "CREATE TABLE crossings AS SELECT i AS id, i % 5 AS lane, i / 5 % 4 AS side, i % 5 * 2 + i / 20 % 2 AS near, "
+        "(i % 5 % 2 = i / 5 % 4 % 2) = (i % 29 <> 3) AS open FROM generate_series(1, 1200) AS i"
+    )
+    trips.connection.notices.clear()
+    version = trips.value(
+        "SELECT cerebro_automl('crossings', 'crossings', 'open', max_seconds := 600, max_configs := 2, max_epochs := 6)"
+    )
+    notices = "\n".join(trips.notices)
+    assert version >= 1
+    assert re.search(
+        r"lane and side are crossed: together they explain [89]\d\.\d% of open", notices
+    )
+    assert '"lane*side": "cross(10)"' in notices
+    trips.run(
+        "SELECT cerebro_predict('model:crossings@champion', 'crossings', 'id', NULL, 'crossed_p', 'response')"
+    )
+    right = trips.value(
+        "SELECT avg((p.estimated_open::text = c.open::text)::int) FROM crossed_p p JOIN crossings c USING (id)"
+    )
+    assert right > 0.9
+
+
 def test_a_cancelled_call_leaves_nothing(trips: Any) -> None:
     runs = trips.value(RUNS)
     background = Background(trips.dsn, CALL.format(model="slow", seconds=600, more=""), ())

@@ -136,7 +136,10 @@ def _made(
     for text in split_statements(source, places, plan.names, plan.target, task, plan.split):
         statements.run(text)
     training = Training(host, control, statements, plan.target, task, places, clock)
-    training.pack(plan.features, request.num_partitions, request.seed)
+    features = plan.features
+    if request.time_column is None:
+        features = training.cross(features, plan.target.known)
+    training.pack(features, request.num_partitions, request.seed)
     run_id, searched = training.train(request)
     name = model_name(request.model, "model").name
     alias = f"model:{name}@{CHAMPION}"
@@ -266,7 +269,7 @@ def _has_champion(control: Session, reference: ModelReference, plan: Plan) -> bo
             hint="cerebro.registered_models shows the names that are taken",
         )
     encoding = champion.encoding
-    needed = [one.name for one in encoding.columns] if isinstance(encoding, Encoding) else []
+    needed = encoding.names if isinstance(encoding, Encoding) else []
     lacking = [shown_identifier(name) for name in needed if not plan.source.has(name)]
     if lacking:
         raise UndefinedColumn(

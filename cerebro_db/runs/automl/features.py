@@ -39,12 +39,14 @@ class Features:
     Attributes:
         names: of the columns that it learns from.
         left_out: the reasons, by the names of the others.
-        encodings: of columns that have no usual one.
+        encodings: of columns that have no usual one, and of crosses.
+        facts: of the columns that it learns from.
     """
 
     names: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     encodings: dict[str, str] = field(default_factory=dict)
+    facts: list[ColumnFacts] = field(default_factory=list)
 
     @property
     def encodings_text(self) -> str | None:
@@ -69,6 +71,7 @@ def features_of(
             found.left_out[name] = reason
             continue
         found.names.append(name)
+        found.facts.append(one)
         if name == time_column:
             found.encodings[name] = f"cyclic({', '.join(_parts(one.column))})"
     return found

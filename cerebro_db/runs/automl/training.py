@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from cerebro_db.configs.messages import duration
@@ -10,9 +11,12 @@ from cerebro_db.errors import InvalidArgument
 from cerebro_db.postgres.calls.host import JobHost
 from cerebro_db.postgres.names import shown_identifier, value_literal
 from cerebro_db.postgres.sessions.errors import StatementFailed
+from cerebro_db.postgres.sessions.locks import transaction
 from cerebro_db.postgres.sessions.session import Session
+from cerebro_db.postgres.tables.relations import find
 from cerebro_db.requests.automl import AutomlRequest
 from cerebro_db.runs.automl import design as designs
+from cerebro_db.runs.automl.crosses import crosses_of
 from cerebro_db.runs.automl.design import Design, Net, Search
 from cerebro_db.runs.automl.features import Features
 from cerebro_db.runs.automl.places import (
@@ -73,6 +77,26 @@ class Training:
     ) -> None:
         self._host, self._control, self._statements = host, control, statements
         self._target, self._task, self._places, self._clock = target, task, places, clock
+
+    def cross(self, features: Features, rows: int) -> Features:
+        """The features with crosses of columns, where the rows for training have such.
+
+        Args:
+            features: of the model.
+            rows: of the table, about.
+        """
+        target, is_number = self._target.column, self._task.kind == NUMBER
+        with transaction(self._control):
+            source = find(self._control, self._places[TRAIN], "source_table")
+            found = crosses_of(self._control, source, target, is_number, features.facts, rows)
+        for one in found:
+            first, second = one.names
+            self._host.notice(
+                f"columns: {first} and {second} are crossed: together they explain {one.share:.1%} of {target.name} "
+                "that neither of them does"
+            )
+        crosses = {one.key: one.encoding for one in found}
+        return replace(features, encodings={**features.encodings, **crosses})
 
     def pack(self, features: Features, partitions: int | None, seed: int) -> None:
         """Encode and pack both parts of the rows."""
