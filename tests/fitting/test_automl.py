@@ -125,6 +125,20 @@ def test_a_number_by_time_as_a_job(trips: Any) -> None:
     assert trips.column(LEFT) == []
 
 
+def test_a_class_that_only_later_rows_have_is_left_out_of_validation(trips: Any) -> None:
+    trips.run(
+        "CREATE TABLE seasons AS SELECT i AS id, i % 2 AS wet, date '2026-01-01' + i AS day, "
+        "CASE WHEN i > 190 THEN 'snow' WHEN i % 2 = 1 THEN 'rain' ELSE 'sun' END AS sky FROM generate_series(1, 200) AS i"
+    )
+    trips.connection.notices.clear()
+    call = "cerebro_automl('seasons', 'seasons', 'sky', max_seconds := 600, max_configs := 1, max_epochs := 1"
+    assert trips.value(f"SELECT {call}, time_column := 'day')") >= 1
+    notices = "\n".join(trips.notices)
+    assert (
+        "split: 10 rows for validation are left out: no row for training has their class" in notices
+    )
+
+
 def test_columns_whose_combination_tells_more_are_crossed(trips: Any) -> None:
     """Of a target that is the exclusive or of two columns; a third one goes with the first, and tells no more."""
     trips.run(
@@ -145,7 +159,7 @@ def test_columns_whose_combination_tells_more_are_crossed(trips: Any) -> None:
         "SELECT cerebro_predict('model:crossings@champion', 'crossings', 'id', NULL, 'crossed_p', 'response')"
     )
     right = trips.value(
-        "SELECT avg((p.estimated_open::text = c.open::text)::int) FROM crossed_p p JOIN crossings c USING (id)"
+        "SELECT avg((p.class_value::text = c.open::text)::int) FROM crossed_p p JOIN crossings c USING (id)"
     )
     assert right > 0.9
 

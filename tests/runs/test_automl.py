@@ -185,5 +185,6 @@ def test_parts_by_time_have_no_row_in_common() -> None:
     )
     assert test == (
         "CREATE VIEW public.out_test AS SELECT s.a, s.y FROM public.t s "
-        "WHERE s.day OPERATOR(pg_catalog.>=) '2026-01-01'"
+        "WHERE s.day OPERATOR(pg_catalog.>=) '2026-01-01' "
+        "AND EXISTS (SELECT 1 FROM public.out_train t WHERE t.y = s.y)"
     )

@@ -30,7 +30,7 @@ from cerebro_db.runs import lifecycle
 from cerebro_db.runs.automl.facts import facts_of
 from cerebro_db.runs.automl.features import Features, features_of
 from cerebro_db.runs.automl.places import FIRST, PACKED_TEST, Places, drop_quietly, places_of
-from cerebro_db.runs.automl.splits import Split, split_of, split_statements
+from cerebro_db.runs.automl.splits import Split, rows_left_out, split_of, split_statements
 from cerebro_db.runs.automl.statements import Clock, Statements, statements_of
 from cerebro_db.runs.automl.tasks import CLASSES, TargetFacts, Task, task_of
 from cerebro_db.runs.automl.training import Training
@@ -135,6 +135,11 @@ def _made(
     source, task = str(plan.source.name), plan.task
     for text in split_statements(source, places, plan.names, plan.target, task, plan.split):
         statements.run(text)
+    ((left_out,),) = statements.look(rows_left_out(places, plan.target.known))
+    if left_out:
+        host.notice(
+            f"split: {left_out} rows for validation are left out: no row for training has their class"
+        )
     training = Training(host, control, statements, plan.target, task, places, clock)
     features = plan.features
     if request.time_column is None:

@@ -98,11 +98,26 @@ def split_statements(
         )
         return [*found, f"SELECT {drawn}"]
     listed = f"{_listed(names)}, s.{label}"
-    parts = ((TRAIN, f"({split.test}) IS NOT TRUE"), (TEST, split.test))
+    test = split.test
+    if task.kind == CLASSES:
+        # Nothing can be learnt of a class that no row for training has.
+        test += f" AND EXISTS (SELECT 1 FROM {places[TRAIN]} t WHERE t.{label} = s.{label})"
+    parts = ((TRAIN, f"({split.test}) IS NOT TRUE"), (TEST, test))
     return found + [
         f"CREATE VIEW {places[suffix]} AS SELECT {listed} FROM {rows} s WHERE {condition}"
         for suffix, condition in parts
     ]
+
+
+def rows_left_out(places: Places, rows: int) -> str:
+    """SQL of how many rows are in neither part.
+
+    Args:
+        places: of the parts.
+        rows: of the table, that have a target.
+    """
+    parts = " - ".join(f"(SELECT count(*) FROM {places[suffix]})" for suffix in (TRAIN, TEST))
+    return f"SELECT {rows} - {parts}"
 
 
 def _listed(names: Sequence[str] | dict[str, None]) -> str:

@@ -43,6 +43,10 @@ class Statements:
         """Make a statement, which is SQL as a user would write it."""
         self.made.append(text)
         self._host.notice(f"step {len(self.made)}: {text}")
+        return self.look(text)
+
+    def look(self, text: str) -> list[tuple[Any, ...]]:
+        """Make a statement that is no step of the call."""
         with self._passing_notices(), transaction(self._session):
             use_settings(self._session, self._host)
             return self._session.run(text.replace("%", "%%"))
