@@ -74,6 +74,9 @@ _CALLS: Mapping[str, _Call] = {
         searching.NarrowRequest, "run {run_id}: proposes from another space from now on".format,
         how={"options": {"model_id_list": "model_id"}},
     ),
+    "finish": _Call(
+        searching.FinishRequest, "run {run_id}: ends with the models that it has".format
+    ),
     "best": _Call(
         searching.BestRequest, "{table}: the best trials of run {run_id}".format, result="table"
     ),

@@ -53,6 +53,7 @@ def _head(view: View, titled: bool) -> Text:
         text.append(f" · {view.total} configurations: {counts or 'none'}\n")
     if is_open:
         text.append(f"{pace.done:,} hops so far")
+        text.append(" · waits for configurations" if pace.waits else "")
     else:
         text.append(f"{texts.bar(pace.share, 30)} {100 * pace.share:.0f} %", style="green")
         text.append(f" · {pace.done:,} of {pace.planned:,} hops")

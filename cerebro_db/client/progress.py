@@ -46,6 +46,7 @@ def line(facts: RunFacts, pace: Pace) -> str:
     """Progress of a run, in words."""
     speed = f", {pace.rows_per_second:,.0f} rows/s" if pace.rows_per_second else ""
     left = f", {texts.duration(pace.seconds_left)} left" if facts.goes_on else ""
+    left = ", waits for configurations" if facts.goes_on and pace.waits else left
     failed = f", {pace.failed} failed" if pace.failed else ""
     return (
         f"{facts.title} {facts.status}: {pace.done:,} of {pace.planned:,} hops, "

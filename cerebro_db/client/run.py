@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cerebro_db.client import outside
 from cerebro_db.client import progress as bars
 from cerebro_db.client.model import Model
 from cerebro_db.client.values import Frame, frame
@@ -186,6 +187,47 @@ class Run:
         """Compare this run with others, side by side."""
         keys = [one.run_id if isinstance(one, Run) else one for one in others]
         return compare(self._connections, [self.run_id, *keys])
+
+    # -- a search whose configurations come from outside --------------------------
+    def add(
+        self,
+        model_id: int,
+        compile_params: str,
+        fit_params: str = "",
+        num_iterations: int | None = None,
+    ) -> int:
+        """Add a configuration to a search that goes on; returns its mst_key.
+
+        Args:
+            model_id: of the architectures of the search.
+            compile_params, fit_params: as in SQL.
+            num_iterations: its epochs; None for those of the search.
+        """
+        return outside.add(
+            self._connections, self.run_id, model_id, compile_params, fit_params, num_iterations
+        )
+
+    def objective(self, mst_key: int, timeout: float | None = None) -> float | None:
+        """Wait until a configuration of a search is trained to its epochs, or stopped; its first objective.
+
+        Returns:
+            The value after the last epoch that was measured; None where there is none, as the configuration
+            has failed or was cancelled.
+
+        Raises:
+            TimeoutError: so many seconds are over.
+            WrongRunStatus: the search goes on no more, and the configuration has not come to its end.
+        """
+        found = self.objectives(mst_key, timeout)
+        return found[0] if found else None
+
+    def objectives(self, mst_key: int, timeout: float | None = None) -> tuple[float, ...]:
+        """Wait as :meth:`objective` does; all objectives of the search, or none."""
+        return outside.objectives(self._connections, self.run_id, mst_key, timeout)
+
+    def finish(self) -> None:
+        """End a search: nothing more is begun, and its tables are made, which :meth:`wait` waits for."""
+        self._connections.run("SELECT cerebro.cerebro_finish(%s)", (self.run_id,))
 
     # -- what is done with it ----------------------------------------------------
     def cancel(self, mst_key: int | None = None) -> str:

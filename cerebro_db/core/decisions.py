@@ -322,14 +322,15 @@ def read_request(
     Raises:
         InvalidArgument: it is no request.
     """
-    allowed = [name for name in _KINDS if name != FINISH]
-    if action not in allowed:
+    if action not in _KINDS:
         raise InvalidArgument(
-            f"action: got {action!r} of a configuration; allowed: {', '.join(allowed)}"
+            f"action: got {action!r} of a configuration; allowed: {', '.join(_KINDS)}"
         )
     wanted = decode(_KINDS[action], detail, action)
     if isinstance(wanted, StopTrial | CloneTrial):
         wanted = structs.replace(wanted, epoch=None)
     elif isinstance(wanted, Extension):
         wanted = structs.replace(wanted, until=None)
+    elif isinstance(wanted, Ending):
+        wanted = Ending(f"asked for by {who}")
     return Request(request_id, mst_key or NOBODY, who, wanted)

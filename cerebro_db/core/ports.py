@@ -131,6 +131,11 @@ class Decider(Protocol):
     # Whether it may decide anything at all.
     is_open: bool
 
+    @property
+    def waits(self) -> bool:
+        """True while the run waits for configurations of others, also where nothing is left to do."""
+        ...
+
     def decide(self, state: RunState) -> Iterable[Decision | Allowance]:
         """Decide nothing.
 
@@ -167,6 +172,7 @@ class NoDecider:
     """The run has the configurations that it began with; base of deciders that do not do everything."""
 
     is_open = False
+    waits = False
 
     def decide(self, state: RunState) -> Iterable[Decision | Allowance]:
         """Decide nothing."""

@@ -127,8 +127,11 @@ class WorkerSessions:
                 yield Outcome(worker.number, task, result)
 
     def _wait(self, busy: Sequence[Session]) -> None:
-        """Wait a moment for sessions that work."""
-        wait_any(busy, POLL_SECONDS)
+        """Wait a moment for sessions that work; as long where none does."""
+        if busy:
+            wait_any(busy, POLL_SECONDS)
+        else:
+            time.sleep(POLL_SECONDS)
 
     def cancel(self, worker: int) -> None:
         """Ask the server to cancel what a worker does."""

@@ -35,7 +35,8 @@ from cerebro_db.requests.fitting import Durability, RunRequest, Seed, TrainingRe
 class SearchRequest(TrainingRequest, kw_only=True):
     """Searches the best model of a space of architectures and parameters: trains configurations, stops what is
     hopeless, starts what is promising; returns the run_id. automl_method: grid, random, successive_halving,
-    hyperband, asha, tpe (hyperopt of MADlib), bohb, pbt, gp or cma-es; automl_params: such as R=9, eta=3.
+    hyperband, asha, tpe (hyperopt of MADlib), bohb, pbt, gp, cma-es, or external, which waits for configurations;
+    automl_params: such as R=9, eta=3.
     objective: such as val_accuracy. Leaves the tables of cerebro_fit_multiple, and in model_selection_table the
     best configuration. wait := false: returns the run_id at once, and the run goes on without the session, as a
     job with that priority (see cerebro.jobs).
@@ -52,8 +53,8 @@ class SearchRequest(TrainingRequest, kw_only=True):
         automl_method, automl_params: [the method](../search.md#methods) and its parameters, such as `'R=9,
             eta=3, skip_last=0'`; NULL for its defaults
         random_state: the seed of what is drawn: configurations, and the changes of `pbt`; at least 0. Weights
-            and the order of rows are of `seed`. Default: `seed`. For `grid`, which draws nothing, it must be
-            NULL
+            and the order of rows are of `seed`. Default: `seed`. For `grid` and `external`, which draw nothing,
+            it must be NULL
         object_table: as in `cerebro_generate_configs`; what is added to the search later has the names
             `custom.<name>`
         metrics_compute_frequency: loss and metrics on both tables after every so many epochs, too. Default:
@@ -65,13 +66,14 @@ class SearchRequest(TrainingRequest, kw_only=True):
         max_seconds: after so many seconds the search ends; trials stop after the last epoch that they have
             done. Default: any time
         max_epochs, max_configs: epochs of all trials together, and trials, that the search does not go
-            beyond: what they are enough for goes on. Default: any number
+            beyond: what they are enough for goes on. Default: any number. With `external` there is `max_configs`
+            only
         warm_start_run: an earlier run of yours, a search or not: a method that learns begins with what it
             found out of configurations of this space
         seed: of initial weights, visiting orders and the order of rows; at least 0
         concurrency: trials at the same time in the schedule by which decisions are taken, at least 1:
             [results depend on it](../search.md#the-same-result-each-time). Default: for all trials, up to
-            1,000; where what begins depends on results, twice the partitions
+            1,000; where what begins depends on results, twice the partitions; NULL for `external`
         deterministic: whether results count in the order of that schedule, so that every number of workers
             decides alike; otherwise as they come
         replace: whether [earlier tables](../sql.md#output-tables) of the names give way when the search ends
@@ -123,8 +125,20 @@ class SearchRequest(TrainingRequest, kw_only=True):
                 "nothing",
                 hint="seed is that of the weights, and of the order of rows",
             )
+        if METHODS[method].waits:
+            self._check_unused(method)
         _ = self.space, self.aims, self.stopping
         self.check()
+
+    def _check_unused(self, method: str) -> None:
+        """Refuse arguments about what a method proposes, of one that leaves that to others."""
+        for name in ("random_state", "max_epochs", "concurrency"):
+            if (value := getattr(self, name)) is not None:
+                raise InvalidArgument(
+                    f"{name}: got {value}; it must be NULL for automl_method := {method!r}, whose trials others "
+                    "propose",
+                    hint="max_configs, max_seconds and cerebro.cerebro_finish end such a search",
+                )
 
     @functools.cached_property
     def parsed(self) -> tuple[str, Mapping[str, Any]]:
@@ -216,6 +230,18 @@ class BracketsTableRequest(sql.Request):
     eta: sql.Integer = 3
     skip_last: sql.Integer = 0
     replace: sql.Flag = False
+
+
+@sql.function("cerebro_finish", "void", entry="searching.finish")
+class FinishRequest(sql.Request):
+    """Ends a search that another session drives: it begins nothing any more, its trials stop after the last epoch
+    that they have done, and its tables are made.
+
+    Attributes:
+        run_id: as in `cerebro_add_configs`
+    """
+
+    run_id: sql.BigInt
 
 
 @sql.function(

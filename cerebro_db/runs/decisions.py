@@ -72,6 +72,11 @@ class Decisions:
     goal: str | None = None
     admit: Callable[[Sequence[Configuration]], None] = lambda configurations: None
 
+    @property
+    def waits(self) -> bool:
+        """True while the run waits for configurations of others."""
+        return self.decider.waits
+
     def take(self, state: RunState) -> list[Decided]:
         """Store and apply the next decisions; returns them.
 

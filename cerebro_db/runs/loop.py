@@ -115,7 +115,9 @@ class Loop:
     def _work(self) -> None:
         self._executor.start()
         self._plan()  # while they get ready
-        while self._assign():
+        while self._assign() or self._is_waiting:
+            if self._is_waiting:
+                self._report.waits()
             for outcome in self._executor.poll():
                 self._take(outcome)
             for request in self._requests.look():
@@ -126,7 +128,17 @@ class Loop:
 
     @property
     def is_complete(self) -> bool:
-        """True if nothing is left to train, to score, to write or to decide."""
+        """True if nothing is left to train, to score, to write or to decide, and nothing may come."""
+        return self._is_idle and not self._decisions.waits
+
+    @property
+    def _is_waiting(self) -> bool:
+        """True if nothing is left to do until others propose something, or end the search."""
+        return self._is_idle and self._decisions.waits
+
+    @property
+    def _is_idle(self) -> bool:
+        """True if nothing is left to train, to score or to write."""
         return self._state.is_complete and self._files.done
 
     # -- giving work ---------------------------------------------------------------------------

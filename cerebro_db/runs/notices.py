@@ -52,6 +52,9 @@ class RunNotices:
         """Workers begin to train now."""
         self._began = self._clock()
 
+    def waits(self) -> None:
+        """The run waits for configurations of others."""
+
     def trained(self, rows: int) -> None:
         """A hop is done."""
         self._rows += rows

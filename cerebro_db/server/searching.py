@@ -91,6 +91,12 @@ def narrow(plpy: Any, gd: dict[str, Any], request: requests.NarrowRequest) -> No
     search_requests.narrow(writing_host(plpy, gd).pool, request)
 
 
+@entry_of(requests.FinishRequest)
+def finish(plpy: Any, gd: dict[str, Any], request: requests.FinishRequest) -> None:
+    """Have a search end with what it has."""
+    search_requests.finish(writing_host(plpy, gd).pool, request)
+
+
 @entry_of(requests.ExtendRequest)
 def extend(plpy: Any, gd: dict[str, Any], request: requests.ExtendRequest) -> int:
     """Go on with a search that has ended, with a larger budget."""

@@ -148,6 +148,7 @@ class Pace(NamedTuple):
         share: of the planned hops that are done, from 0 to 1.
         rows_per_second: of all configurations together; None before the first hop.
         seconds_left: if hops go on at this pace; None before there is any.
+        waits: whether it waits for configurations of others.
     """
 
     configurations: int
@@ -160,6 +161,7 @@ class Pace(NamedTuple):
     share: float
     rows_per_second: float | None
     seconds_left: float | None
+    waits: bool
 
 
 class Hopped(NamedTuple):

@@ -16,6 +16,8 @@
 
 {{ function('cerebro_narrow') }}
 
+{{ function('cerebro_finish') }}
+
 {{ function('cerebro_extend') }}
 
 {{ function('cerebro_replay') }}

@@ -216,7 +216,11 @@ SELECT p.*, CASE WHEN p.planned > 0 THEN least(1, p.done::double precision / p.p
                coalesce(c.rows, 0) AS rows, c.last,
                -- What earlier drivers took, and this one so far: no time when nobody drove it.
                (r.active + greatest(0, extract(epoch FROM c.last - coalesce(r.resumed, r.started))))::double precision
-                   AS seconds
+                   AS seconds,
+               -- All that others have proposed is done.
+               r.status = 'running' AND coalesce(c.done, 0) >= coalesce(c.planned, 0)
+                   AND coalesce((r.spec -> 'search') ->> 'method' = 'external', false)
+                   AND coalesce((r.spec -> 'search') -> 'replays' = '[]', true) AS waits
           FROM cerebro._runs r
           LEFT JOIN (SELECT h.run_id, count(*) AS configurations, count(nullif(h.is_lost, false)) AS failed,
                             sum(h.done) AS done, sum(h.rows) AS rows, max(h.last) AS last,
@@ -256,7 +260,8 @@ SELECT r.run_id, r.name, r.status,
        -- NaN is ranked last: where the first one has it, all have.
        CASE WHEN {{ best_value }} <> 'NaN' THEN b.mst_key END AS best_mst_key,
        nullif({{ best_value }}, 'NaN') AS best_so_far,
-       r.created, r.started, r.finished, r.schedule AS strategy, w.reason AS strategy_reason
+       r.created, r.started, r.finished, r.schedule AS strategy, w.reason AS strategy_reason,
+       CASE WHEN p.waits AND r.status = 'running' THEN 'configurations'::text END AS waits_for
   FROM cerebro.runs r
   JOIN cerebro._pace p ON p.run_id = r.run_id
   LEFT JOIN (SELECT DISTINCT ON (run_id) run_id, reason FROM cerebro._plan

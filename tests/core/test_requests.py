@@ -47,6 +47,7 @@ TEXT = ConfigurationText(1, "a", "b")
         ("narrow", None, SPACE, Space((1,), "{}", "{}")),
         ("extend", None, {"params": {"num_configs": 2}, "max_seconds": 1.5, "max_epochs": 3},
          Extension({"num_configs": 2}, 1.5, 3)),
+        ("finish", None, {"reason": "x", "stopped": {"3": 2}, "fault": True}, Ending("asked for by ann")),
     ],
 )  # fmt: skip
 def test_requests(action: str, mst_key: int | None, detail: dict[str, Any], wanted: Wanted) -> None:
@@ -95,7 +96,7 @@ def test_what_is_no_object(detail: str) -> None:
     ("action", "detail", "told"),
     [
         ("pause", {}, "action: got 'pause' of a configuration"),
-        ("finish", {"reason": "x"}, "action: got 'finish'"),
+        ("finish", {"reason": 3}, "finish.reason: got 3"),
         ("add", {}, "add.rows: got nothing"),
         ("add", {"rows": []}, "add.rows: got []; allowed: a list of length >= 1"),
         ("add", {"rows": 3}, "add.rows: got 3; allowed: a list"),

@@ -23,6 +23,7 @@ OF_RUNS = {
     "cerebro_stop_config": "-1, 1",
     "cerebro_clone": "-1, 1",
     "cerebro_narrow": "-1",
+    "cerebro_finish": "-1",
     "cerebro_extend": "-1",
     "cerebro_replay": "-1, 'nobody_made_this'",
     "cerebro_best": "-1",

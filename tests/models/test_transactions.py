@@ -304,6 +304,7 @@ WRITING = {
     "cerebro_stop_config": "SELECT cerebro_stop_config(1, 1)",
     "cerebro_clone": "SELECT cerebro_clone(1, 1)",
     "cerebro_narrow": "SELECT cerebro_narrow(1, ARRAY[1])",
+    "cerebro_finish": "SELECT cerebro_finish(1)",
     "cerebro_cancel": "SELECT cerebro_cancel(1)",
     "cerebro_pause": "SELECT cerebro_pause(1)",
 }

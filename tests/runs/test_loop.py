@@ -85,6 +85,8 @@ class Counting:
         self._tasks[worker] = task
 
     def poll(self) -> Iterator[Outcome]:
+        if not self._tasks:  # nothing to do until somebody proposes something
+            return
         worker = self._random.choice(sorted(self._tasks))
         task = self._tasks.pop(worker)
         yield Outcome(worker, task, Ready([{}]) if task is None else self._result(task))
@@ -197,6 +199,8 @@ class Written:
 class Halving:
     """Promotes the better half of the configurations, in place of what checks and stores decisions."""
 
+    waits = False
+
     def take(self, state: RunState) -> list[Decided]:
         found: list[Decided] = []
         first = [state.tracks[key] for key in state.cohorts[0]]
@@ -215,8 +219,31 @@ class Halving:
 class Nothing:
     """Decides nothing."""
 
+    waits = False
+
     def take(self, state: RunState) -> list[Decided]:
         return []
+
+
+class Patient:
+    """Has a configuration join each time when nothing is left to do, and waits before it: so often."""
+
+    def __init__(self, times: int) -> None:
+        self.left, self._looks = times, 0
+
+    @property
+    def waits(self) -> bool:
+        return self.left > 0
+
+    def take(self, state: RunState) -> list[Decided]:
+        self._looks += 1
+        if not self.left or not state.is_complete or self._looks % 5:
+            return []
+        self.left -= 1
+        number = 9 - self.left
+        found = [joined((configuration(number, 1.0, 2, cohort=number),))]
+        state.apply(found[0])
+        return found
 
 
 def run(
@@ -278,6 +305,14 @@ def test_budgets_are_kept() -> None:
     epochs = {key: len(hops) / 3 for key, hops in executor.made.items()}
     assert epochs == {1: 3, 2: 3, 3: 3, 4: 1, 5: 1, 6: 1, 50: 1}
     assert {track.budget for track in state.tracks.values()} == {1, 3}
+
+
+def test_a_run_waits_for_configurations_of_others() -> None:
+    for workers in (1, 3):
+        executor, written, state = run(workers, 1, decisions=Patient(3), costs=0)
+        assert {key: len(hops) for key, hops in executor.made.items()} == {7: 6, 8: 6, 9: 6}
+        assert {key for key, _, dataset in written.losses if dataset == "validation"} == {7, 8, 9}
+        assert state.decisions == 3
 
 
 @pytest.mark.parametrize("schedule", ["hopper", "averaging"])

@@ -265,6 +265,7 @@ OF_RUNS = {
     "cerebro_stop_config": ["%(run)s, 1"],
     "cerebro_clone": ["%(run)s, 1", "%(run)s, 1, 'lr=1'"],
     "cerebro_narrow": ["%(run)s, ARRAY[1]"],
+    "cerebro_finish": ["%(run)s"],
     "cerebro_extend": ["%(run)s", "%(run)s, 'R=9'"],
     "cerebro_replay": ["%(run)s, 'stolen'"],
     "cerebro_best": ["%(run)s", "%(run)s, 1, 'stolen'"],

@@ -113,6 +113,11 @@ class SearchDecider:
         """
         self._requests.check(state, request)
 
+    @property
+    def waits(self) -> bool:
+        """True while the search waits for configurations of others."""
+        return self._course.ledger.waits
+
     def gives_up(self, error: Exception) -> bool:
         """False: who drives the search decides what an error ends."""
         return False

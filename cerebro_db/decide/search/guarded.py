@@ -103,6 +103,11 @@ class Guarded:
         self._notify(self._fault, error)
         return True
 
+    @property
+    def waits(self) -> bool:
+        """True while the search waits for configurations of others; one that has failed does not."""
+        return not self._fault and self._decider.waits
+
     def shortfall(self, state: RunState) -> str | None:
         """Reason that no trial has come to the last epochs; None where one has."""
         found = self._decider.shortfall(state)

@@ -88,6 +88,11 @@ class Ledger:
             self._method.reopen()
 
     @property
+    def waits(self) -> bool:
+        """True while others may propose trials, and the method leaves that to them."""
+        return self._method.waits and self.ending is None and len(self.trials) < self.most_trials
+
+    @property
     def has_come_to_end(self) -> bool:
         """True if a trial was to be trained to the last epochs, and has not failed."""
         end = self._method.end
@@ -101,7 +106,7 @@ class Ledger:
         there = [one for one in self.trials.values() if one.status != FAILED]
         if any(one.offset + one.done >= end for one in there):
             return None
-        return f"no trial was trained for {end} epochs: {self._why_short(there)}"
+        return f"no trial was trained for {end} epoch{'s' if end != 1 else ''}: {self._why_short(there)}"
 
     def _why_short(self, there: Sequence[Trial]) -> str:
         """Reason that none of the trials that have not failed has come to the last epochs."""

@@ -14,6 +14,7 @@ from cerebro_db.core.decisions import (
     Extension,
     Request,
     StopTrial,
+    Wanted,
     add,
     clone,
     note,
@@ -48,16 +49,32 @@ class Requests:
                 is_there = key in trials and state.tracks[key].is_alive and trials[key].is_open
                 self._check_open(key, has_ended=not is_there)
             case CloneTrial():
-                self._check_open(key, has_ended=key not in trials or key in state.gone)
-                self._check_row(wanted.row_of(trials[key].row))
-                if not newest(state, key):
-                    raise InvalidArgument(
-                        f"mst_key: got {key}, of which no epoch is done; allowed: one that has a state",
-                        hint="cerebro.progress shows how far each is",
-                    )
+                self._check_clone(state, key, wanted)
             case AddTrials(rows):
+                self._check_room(len(rows))
                 for row in rows:
                     self._check_row(row.text)
+            case _ if request.request_id:  # not of the clock, which ends a search that goes on
+                self._check_search(state, wanted)
+
+    def _check_clone(self, state: RunState, key: int, wanted: CloneTrial) -> None:
+        trials = self._ledger.trials
+        self._check_open(key, has_ended=key not in trials or key in state.gone)
+        self._check_room(1)
+        self._check_row(wanted.row_of(trials[key].row))
+        if not newest(state, key):
+            raise InvalidArgument(
+                f"mst_key: got {key}, of which no epoch is done; allowed: one that has a state",
+                hint="cerebro.progress shows how far each is",
+            )
+
+    def _check_search(self, state: RunState, wanted: Wanted) -> None:
+        """Check what somebody wants of the search as a whole."""
+        match wanted:
+            case Ending() if self._ledger.ending is not None:
+                raise InvalidArgument(
+                    f"run_id: got a search that has ended: {self._ledger.ending.reason}; allowed: one that goes on"
+                )
             case Space():
                 self._check_space(wanted)
             case Extension():
@@ -70,6 +87,16 @@ class Requests:
                 f"mst_key: got {key}; allowed: a configuration that has not ended, which are "
                 f"{', '.join(going_on[:20]) or 'none'}",
                 hint="cerebro.trials shows them",
+            )
+
+    def _check_room(self, more: int) -> None:
+        """Check that a search whose trials are all of others may have more of them."""
+        there, most = len(self._ledger.trials), self._ledger.most_trials
+        if self._course.method.waits and there + more > most:
+            raise InvalidArgument(
+                f"got {more} configurations for a search that has {there} of max_configs := {most}; "
+                f"allowed: {most - there} more",
+                hint="cerebro.cerebro_extend, with max_configs, goes on with a search that has ended",
             )
 
     def _check_extension(self, state: RunState, wanted: Extension) -> None:

@@ -113,6 +113,7 @@ class Method(ABC):
         learns: whether its proposals depend on results.
         begins_anew: whether more of its parameters are another search beside that which there was.
         adopts: whether trials that somebody else has proposed take part like any other.
+        waits: whether all its trials are proposed by others, for which the search waits until it is ended.
         full: epochs that no trial is trained beyond.
         looks_back: whether it goes back to states of trials that have gone on since.
         most_trials: that the search may have.
@@ -127,6 +128,7 @@ class Method(ABC):
     learns: ClassVar[bool] = False
     begins_anew: ClassVar[bool] = False
     adopts: ClassVar[bool] = False
+    waits: ClassVar[bool] = False
 
     full: int = 1
     looks_back: bool = False

@@ -20,6 +20,10 @@ from cerebro_db.runs.setup import RunSetup
 # A line is sent when so many more trials are done, or after so many seconds; nobody looks more often.
 _SHARE, _SECONDS, _SOONEST = 0.05, 60.0, 1.0
 _MOST_KEYS = 20
+_WAITS = (
+    "the search waits for configurations: cerebro.cerebro_add_configs adds some, "
+    "cerebro.cerebro_finish ends it"
+)
 
 
 class SearchNotices(RunNotices):
@@ -42,7 +46,14 @@ class SearchNotices(RunNotices):
     ) -> None:
         super().__init__(state, notify, clock, seconds_before)
         self._aim, self._outlook = search.objectives[0], outlook
+        self._has_waited = False
         self._done, self._since, self._looked = len(self._ended()), clock(), -math.inf
+
+    def waits(self) -> None:
+        """Send a line, the first time."""
+        if not self._has_waited:
+            self._has_waited = True
+            self.notify(_WAITS)
 
     def scored(self, rows: Sequence[Measures]) -> None:
         """Results are there, which the state has."""

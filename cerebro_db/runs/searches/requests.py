@@ -14,16 +14,17 @@ from cerebro_db.core.decisions import (
     AddTrials,
     Answer,
     CloneTrial,
+    Ending,
     StopTrial,
     Wanted,
     action_of,
 )
 from cerebro_db.core.spec import Space
-from cerebro_db.core.statuses import DRIVEN
+from cerebro_db.core.statuses import DRIVEN, QUEUED
 from cerebro_db.decide.search.space import Explorer
 from cerebro_db.errors import InvalidArgument, WrongRunStatus, hinted
 from cerebro_db.postgres.calls.host import control_session
-from cerebro_db.postgres.catalog.runs import Catalog
+from cerebro_db.postgres.catalog.runs import Catalog, StoredRun
 from cerebro_db.postgres.catalog.trials import newest_space, search_of, status_of_trial, trials_of
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.sessions.session import POLL_SECONDS, Session
@@ -31,6 +32,7 @@ from cerebro_db.requests.fitting import MAX_ITERATIONS
 from cerebro_db.requests.searching import (
     AddConfigsRequest,
     CloneRequest,
+    FinishRequest,
     NarrowRequest,
     StopConfigRequest,
     space_of,
@@ -105,11 +107,22 @@ def narrow(pool: SessionPool, request: NarrowRequest) -> None:
         _ask(session, request.run_id, None, _narrowed(session, request))
 
 
+def finish(pool: SessionPool, request: FinishRequest) -> None:
+    """Have a search end: nothing more is begun, and its tables are made of what there is.
+
+    Raises:
+        UndefinedRun: the caller has no such run.
+        InvalidArgument: it has ended already.
+        WrongRunStatus: it does not go on.
+    """
+    with control_session(pool, None) as session:
+        _ask(session, request.run_id, None, Ending(""))
+
+
 def _ask(session: Session, run_id: int | None, mst_key: int | None, wanted: Wanted) -> Answer:
     """Leave a request to the driver, and wait for its answer."""
     catalog = Catalog(session)
-    run = search_of(session, run_id)[0]
-    _check_going_on(run.run_id, run.status)
+    run = _driven(session, search_of(session, run_id)[0])
     request_id = catalog.add_request(run.run_id, action_of(wanted), mst_key, encode(wanted))
     end = time.monotonic() + _ANSWER_SECONDS
     while (text := catalog.answer_of(request_id)) is None:
@@ -129,10 +142,27 @@ def _ask(session: Session, run_id: int | None, mst_key: int | None, wanted: Want
     return answer
 
 
+def _driven(session: Session, run: StoredRun) -> StoredRun:
+    """A search that somebody drives; that of a job is waited for, which begins in a moment.
+
+    Raises:
+        WrongRunStatus: nobody drives it.
+    """
+    catalog, end = Catalog(session), time.monotonic() + _ANSWER_SECONDS
+    while run.status == QUEUED and time.monotonic() < end:
+        session.tick()
+        time.sleep(POLL_SECONDS)
+        run = catalog.run(run.run_id)
+    _check_going_on(run.run_id, run.status)
+    return run
+
+
 def _check_going_on(run_id: int, status: str) -> None:
     if status not in DRIVEN:
         hint = (
-            f"cerebro.cerebro_extend({run_id}, automl_params), with a larger budget, goes on with it"
+            "cerebro.jobs shows its place in the queue"
+            if status == QUEUED
+            else f"cerebro.cerebro_extend({run_id}, automl_params), with a larger budget, goes on with it"
             if status == "finished"
             else f"SELECT cerebro.cerebro_resume({run_id}) goes on with one that is {status}"
         )

@@ -231,7 +231,8 @@ def _spec(
 def _size_notice(spec: SearchSpec) -> str | None:
     """The notice about a space that has fewer configurations than the search wants."""
     size, wanted = Explorer(spec.space).size, method_of(spec).trials()
-    if not METHODS[spec.method].draws or size >= wanted:
+    method = METHODS[spec.method]
+    if not method.draws or method.waits or size >= wanted:
         return None
     return (
         f"the space has {int(size)} configuration{'s' if size != 1 else ''}, and {spec.method} wants "

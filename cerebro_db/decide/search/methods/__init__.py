@@ -11,6 +11,7 @@ from cerebro_db.configs.messages import shown
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.decide.search.methods.asha import Asha
 from cerebro_db.decide.search.methods.bracketed import Bohb, Halving, Hyperband
+from cerebro_db.decide.search.methods.external import External
 from cerebro_db.decide.search.methods.full import CmaEs, Gp, Grid, Random, Tpe
 from cerebro_db.decide.search.methods.population import Population
 from cerebro_db.decide.search.space import Explorer
@@ -20,7 +21,7 @@ from cerebro_db.errors import InvalidArgument, hinted
 METHODS: dict[str, type[Method]] = {
     one.name: one
     for one in (
-        Grid, Random, Halving, Hyperband, Asha, Tpe, Bohb, Population, Gp, CmaEs,
+        Grid, Random, Halving, Hyperband, Asha, Tpe, Bohb, Population, Gp, CmaEs, External,
     )
 }  # fmt: skip
 HYPEROPT = "hyperopt"
@@ -145,10 +146,9 @@ def total_epochs(spec: SearchSpec) -> float:
 
 
 def first_epochs(spec: SearchSpec) -> int:
-    """Epochs with which the first trial of a search begins."""
+    """Epochs with which the first trial of a search begins; 1 where others propose it."""
     wanted = method_of(spec).next({})
-    assert wanted is not None
-    return wanted.budget
+    return 1 if wanted is None else wanted.budget
 
 
 def default_places(spec: SearchSpec, partitions: int) -> int:
