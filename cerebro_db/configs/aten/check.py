@@ -100,16 +100,16 @@ def _check_unique(names: Iterable[str], what: str) -> None:
         refuse(f"got two {what} of one name")
 
 
-def _check_shape(name: str, shape: list[int], dtype: str) -> None:
+def _check_shape(name: str, shape: list[int], dtype: str, least: int = 1) -> None:
     if dtype not in graphs.BYTES:
         refuse(f"got {shown(name)} of the type {shown(dtype)}; allowed: {', '.join(graphs.BYTES)}")
-    if len(shape) > 16 or any(size < 1 for size in shape):
-        refuse(f"got {shown(name)} of the shape {shown(shape)}; allowed: every size from 1")
+    if len(shape) > 16 or any(size < least for size in shape):
+        refuse(f"got {shown(name)} of the shape {shown(shape)}; allowed: every size from {least}")
 
 
 def _check_constants(architecture: Architecture, limits: ArchitectureLimits) -> None:
     for name, one in architecture.constants.items():
-        _check_shape(name, one.shape, one.dtype)
+        _check_shape(name, one.shape, one.dtype, least=0)
         try:
             size = len(base64.b64decode(one.data, validate=True))
         except (binascii.Error, ValueError):

@@ -47,6 +47,7 @@ _ACTIVATIONS = """
     special_softmax.int
 """
 _POINTWISE = """
+    multiply.Tensor multiply.Scalar subtract.Tensor divide.Tensor true_divide.Tensor negative.default absolute.default
     add.Tensor add.Scalar add_.Tensor add_.Scalar sub.Tensor sub.Scalar sub_.Tensor sub_.Scalar rsub.Scalar
     rsub.Tensor mul.Tensor mul.Scalar mul_.Tensor mul_.Scalar div.Tensor div.Scalar div_.Tensor div_.Scalar
     div.Tensor_mode div.Scalar_mode floor_divide.default floor_divide.Scalar remainder.Scalar remainder.Tensor
@@ -78,7 +79,7 @@ _REDUCTIONS = """
     median.dim kthvalue.default unique_dim.default aminmax.default
 """
 _SHAPES = """
-    cat.default concat.default stack.default hstack.default vstack.default repeat.default tile.default
+    lift_fresh_copy.default cat.default concat.default concatenate.default stack.default hstack.default vstack.default repeat.default tile.default
     repeat_interleave.self_int roll.default flip.default clone.default _to_copy.default
     to.dtype_layout constant.default copy_.default copy.default fill_.Scalar fill_.Tensor fill.Scalar fill.Tensor zero_.default
     gather.default scatter.src scatter.value scatter_add.default index.Tensor index_select.default
@@ -96,7 +97,7 @@ _VIEWS = """
     slice.Tensor select.int narrow.default chunk.default split.Tensor split.default split_with_sizes.default split.sizes
     tensor_split.sections tensor_split.indices unbind.int unsafe_chunk.default unsafe_split.Tensor
     unsafe_split_with_sizes.default diagonal.default unfold.default atleast_1d.default atleast_2d.default
-    ravel.default contiguous.default detach.default detach_.default alias.default lift_fresh_copy.default
+    ravel.default contiguous.default detach.default detach_.default alias.default
     to.dtype to.device to.other type_as.default view.dtype dropout.default feature_dropout.default alpha_dropout.default
     feature_alpha_dropout.default resolve_conj.default resolve_neg.default rrelu.default
 """
@@ -182,6 +183,7 @@ FLAGS: Mapping[str, Flag] = {
     for name in names.split()
 }
 _DRAWS = _targets(_DRAWING)
+_DETACH = "detach_"  # it changes no numbers
 
 
 def flag_of(node: Any) -> Flag | None:
@@ -209,4 +211,4 @@ def draws(node: Any) -> bool:
 def is_in_place(target: str) -> bool:
     """True for an operation that changes its first argument."""
     name = target.removeprefix(ATEN).partition(".")[0]
-    return name.endswith("_") and not name.startswith("__")
+    return name.endswith("_") and not name.startswith("__") and name != _DETACH

@@ -99,7 +99,9 @@ def array_of(name: str, payload: Payload, data: bytes) -> np.ndarray:
     size = BYTES[layout.dtype]
     steps = zip(layout.shape, layout.strides, strict=True)
     last = layout.offset + sum((count - 1) * stride for count, stride in steps)
-    if 0 in layout.shape or (last + 1) * size > len(data):
+    if 0 in layout.shape:
+        return np.zeros(layout.shape, layout.dtype)
+    if (last + 1) * size > len(data):
         refuse(
             f"got {shown(name)} of the shape {shown(list(layout.shape))}, which is not in its {len(data)} bytes"
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from training.torch.nets import CLASSES, FEATURES, Exported, begun, mlp, rows, torch
+from training.torch.test_numerics import Lstm, cnn
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.names import Format
@@ -266,3 +268,35 @@ def test_arrays_are_exported(recipe: Any, full_net: Exported, tmp_path: Any) -> 
     module = mlp()
     module.load_state_dict(load(BACKEND.export(one, state, "safetensors", {}, lambda: None)))  # type: ignore[arg-type]
     np.testing.assert_array_equal(module[0].weight.detach().numpy(), state["weights/0.weight"])
+
+
+@pytest.mark.parametrize("build", [mlp, cnn, Lstm])
+def test_programs_are_exported(recipe: Any, build: Any) -> None:
+    import io
+
+    from cerebro_db.configs.aten import archive
+
+    shapes = {mlp: (FEATURES,), cnn: (1, 8, 8), Lstm: (5,)}
+    whole = build is Lstm
+    inputs = torch.zeros((2, *shapes[build]), dtype=torch.long if whole else torch.float32)
+    net = Exported(build().train(), inputs)
+    one = recipe(net)
+    program = begun(one, net.weights)
+    features, ids = rows(24, shapes[build])
+    features = (
+        np.abs(features).clip(0, 9).astype(np.int64).astype(np.float32) if whole else features
+    )
+    program.train(features, ids)
+    state = program.save()
+    file = BACKEND.export(one, state, "pt2", {}, lambda: None)  # type: ignore[arg-type]
+    loaded = torch.export.load(io.BytesIO(file)).module()
+    with torch.no_grad():
+        found = loaded(torch.from_numpy(features).to(inputs.dtype)).numpy()
+    scorer = BACKEND.scorer(one)
+    scorer.load(state, one.compile_params)
+    np.testing.assert_allclose(found, scorer.predict(features)[0], rtol=1e-6, atol=1e-7)
+    text, weights = archive.read(file, LIMITS)
+    again = {"parameters", "buffers", "inputs", "outputs", "constants", "shared"}
+    assert all(json.loads(text)[name] == net.architecture[name] for name in again)
+    model = BACKEND.program(one).initial_state(one, 7, weights)
+    assert all(np.array_equal(model[name], state[name]) for name in state if "weights/" in name)

@@ -6,10 +6,14 @@ import json
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 from cerebro_db.errors import RunFailed
 
+_COMPILER = "torch._dynamo"
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 
@@ -22,6 +26,24 @@ def set_for_import() -> None:
 def import_torch() -> None:
     """Import PyTorch."""
     import torch  # noqa: F401
+
+
+@contextmanager
+def without_compiler() -> Iterator[None]:
+    """Keep torch from importing its compiler, which it does for operations without numbers, and does not use then.
+
+    That takes seconds.
+    """
+    if _COMPILER in sys.modules:
+        yield
+        return
+    stand_in = ModuleType(_COMPILER)
+    stand_in.disable = lambda function, *others, **named: function  # type: ignore[attr-defined]
+    sys.modules[_COMPILER] = stand_in
+    try:
+        yield
+    finally:
+        sys.modules.pop(_COMPILER, None)
 
 
 def set_up(threads: int, use_gpus: bool) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cerebro_db.configs.aten.writing import written
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import Format
 from cerebro_db.errors import InvalidData, MissingLibrary
@@ -84,7 +85,14 @@ def _safetensors_file(recipe: Recipe, model: State, documents: Documents) -> byt
     return found
 
 
+def _program_file(recipe: Recipe, model: State, documents: Documents) -> bytes:
+    """The program in evaluation, as ``torch.export.load`` reads it."""
+    arrays = {name.removeprefix(WEIGHTS): array.tobytes() for name, array in model.items()}
+    return written(recipe.architecture, arrays)
+
+
 _WRITERS: dict[str, Callable[[Recipe, State, Documents], bytes]] = {
     "npz": _npz_file,
+    "pt2": _program_file,
     "safetensors": _safetensors_file,
 }

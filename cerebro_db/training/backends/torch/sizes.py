@@ -21,6 +21,7 @@ from cerebro_db.configs.aten.operations import ATEN, DIVISIONS, VIEWS
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import CerebroError, InvalidArchitecture
 from cerebro_db.training.backends import ModelSize
+from cerebro_db.training.backends.torch.environment import without_compiler
 from cerebro_db.training.backends.torch.interpreter import Plan, plan_of
 from cerebro_db.training.backends.torch.net import META, Net
 from cerebro_db.training.causes import short
@@ -95,7 +96,8 @@ class Measured:
         self._products = 0
         self._seen: set[int] = set()
         graph = self.net.graph
-        self._run(plan_of(graph, training=True, flags=True, device=META), graph)
+        with without_compiler():
+            self._run(plan_of(graph, training=True, flags=True, device=META), graph)
         parameters = sum(math.prod(one.shape) for one in self.net.entries)
         self.size = ModelSize(parameters, self._each_row, self._largest, self._fixed)
         if memory_mb is not None:
@@ -169,12 +171,7 @@ class Measured:
         """Count the bytes of a tensor that a node has made."""
         if not isinstance(value, torch.Tensor):
             return
-        if 0 in value.shape:
-            raise InvalidArchitecture(
-                f"model architecture: got a tensor of shape {tuple(value.shape)} in {shown(name)}; "
-                "allowed: every size from 1"
-            )
-        grows = any(size % _PROBE_ROWS == 0 for size in value.shape)
+        grows = any(size and size % _PROBE_ROWS == 0 for size in value.shape)
         count = value.numel() // (_PROBE_ROWS if grows else 1)
         if count > self._limits.elements:
             raise _too_large(node, f"{count} numbers for one row", self._limits.elements)
@@ -199,7 +196,7 @@ class Measured:
         self._products += weight.numel() * places // _PROBE_ROWS
 
     def _check_output(self, name: str, value: Any, graph: Graph) -> None:
-        if value.dim() < 2 or value.shape[0] != _PROBE_ROWS:
+        if value.dim() < 2 or value.shape[0] != _PROBE_ROWS or 0 in value.shape:
             raise InvalidArchitecture(
                 f"model architecture: got an output of the shape {tuple(value.shape)} for "
                 f"{_PROBE_ROWS} rows; allowed: the rows of a batch, each with one number or more"
