@@ -156,7 +156,7 @@ def test_an_administrator_stops_and_drops_runs_of_others(
         if name == "_states_dropped":
             stands = "SELECT status, error, states FROM cerebro.catalog_runs WHERE run_id = %s"
             assert root.rows(stands, (run,)) == [("cancelled", "by dave", None)]
-            asked = "SELECT role::regrole::text FROM cerebro.catalog_requests WHERE run_id = %s AND action = 'cancel'"
+            asked = "SELECT quote_ident(pg_get_userbyid(role)) FROM cerebro.catalog_requests WHERE run_id = %s AND action = 'cancel'"
             assert root.value(asked, (run,)) == dave.sql_name
     assert not any(rows_of(root, run).values())
 
@@ -271,7 +271,7 @@ def test_a_role_that_is_set_counts(alice: Person, bob: Person, run: int, root: P
         member.rows("SELECT cerebro._forget_extensions(%s)", (run,))
         member.rows(literal(f"SET ROLE {alice.sql_name}"), ())
         member.rows("SELECT cerebro._add_request(%s, 'cancel', NULL, '{}')", (run,))
-        asked = "SELECT role::regrole::text FROM cerebro.catalog_requests WHERE run_id = %s AND action = 'cancel'"
+        asked = "SELECT quote_ident(pg_get_userbyid(role)) FROM cerebro.catalog_requests WHERE run_id = %s AND action = 'cancel'"
         assert root.value(asked, (run,)) == alice.sql_name
     finally:
         root.rows(f"REVOKE {alice.sql_name} FROM {bob.sql_name}".replace("%", "%%"), ())
