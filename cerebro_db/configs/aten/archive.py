@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits, refuse
 from cerebro_db.configs.aten.check import OPERATIONS_OF_A_LAYER, check_architecture
-from cerebro_db.configs.aten.graph import EVAL, FORMAT, FRAMEWORK, TRAIN, Graph, graph_of
+from cerebro_db.configs.aten.graph import EVAL, FORMAT, FRAMEWORK, TRAIN, Graph
 from cerebro_db.configs.aten.operations import flag_of, is_on
 from cerebro_db.configs.aten.payloads import Payload, array_of, as_floats, as_json, payloads_of
+from cerebro_db.configs.aten.reading import graph_of
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArchitecture
 
@@ -45,13 +46,8 @@ def read(data: bytes, limits: ArchitectureLimits) -> tuple[str, bytes]:
     Raises:
         InvalidArchitecture: it is no such file, or the program in it is not allowed.
     """
-    archive = _Archive(data, limits)
-    architecture, weights = _Program(archive, limits).architecture()
-    text = json.dumps(architecture, separators=(",", ":"))
-    if len(text) > limits.characters:
-        refuse(f"got a program of {len(text)} characters; at most {limits.characters} are allowed")
-    check_architecture(architecture, limits)
-    return text, weights
+    architecture, weights = _read(data, limits)
+    return _checked(architecture, limits), weights
 
 
 def read_both(train: bytes, evaluation: bytes, limits: ArchitectureLimits) -> tuple[str, bytes]:
@@ -60,21 +56,46 @@ def read_both(train: bytes, evaluation: bytes, limits: ArchitectureLimits) -> tu
     Raises:
         InvalidArchitecture: the two are not of one module.
     """
-    text, weights = read(train, limits)
-    first, second = json.loads(text), json.loads(read(evaluation, limits)[0])
-    for name in ("parameters", "buffers", "inputs", "outputs"):
+    (first, weights), (second, _) = _read(train, limits), _read(evaluation, limits)
+    for name in ("parameters", "buffers", "shared", "inputs", "outputs"):
         if _of_module(first[name]) != _of_module(second[name]):
             refuse(f"got two programs that differ in their {name}; allowed: two of one module")
-    joined = first | {
+    constants = _apart(second, first["constants"])
+    joined = {
         "eval": second["train"],
         "mode": TRAIN,
-        "constants": first["constants"] | second["constants"],
+        "constants": first["constants"] | constants,
     }
-    check_architecture(joined, limits)
-    return json.dumps(joined, separators=(",", ":")), weights
+    return _checked(first | joined, limits), weights
 
 
-def _of_module(entries: list[Any]) -> list[Any]:
+def _read(data: bytes, limits: ArchitectureLimits) -> tuple[dict[str, Any], bytes]:
+    return _Program(_Archive(data, limits), limits).architecture()
+
+
+def _checked(architecture: dict[str, Any], limits: ArchitectureLimits) -> str:
+    text = json.dumps(architecture, separators=(",", ":"))
+    if len(text) > limits.characters:
+        refuse(f"got a program of {len(text)} characters; at most {limits.characters} are allowed")
+    check_architecture(architecture, limits)
+    return text
+
+
+def _apart(architecture: dict[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
+    """The constants of a program, under other names where those are taken by other constants."""
+    found = architecture["constants"]
+    names = {n: f"{EVAL}.{n}" if n in taken and taken[n] != one else n for n, one in found.items()}
+    for spec in architecture["train"]["signature"]["input_specs"]:
+        constant = spec.get("tensor_constant")
+        if constant is not None:
+            constant["tensor_constant_name"] = names[constant["tensor_constant_name"]]
+    return {names[name]: one for name, one in found.items()}
+
+
+def _of_module(entries: Any) -> Any:
+    """What is the same in both modes."""
+    if isinstance(entries, dict):
+        return entries
     return [
         [one["name"], one["shape"], one["dtype"]] if isinstance(one, dict) else one
         for one in entries

@@ -12,16 +12,18 @@ from typing import Any
 from cerebro_db.configs.architectures.limits import ArchitectureLimits, refuse
 from cerebro_db.configs.arguments import nearest
 from cerebro_db.configs.aten import graph as graphs
-from cerebro_db.configs.aten.graph import Architecture, Entry, Graph, Node, Reference, graph_of
+from cerebro_db.configs.aten.graph import Architecture, Entry, Graph, Node, Reference
 from cerebro_db.configs.aten.operations import (
     ALLOWED,
     ATEN,
     CHECKS,
     FLAGS,
     VIEWS,
+    is_drawing,
     is_in_place,
     is_on,
 )
+from cerebro_db.configs.aten.reading import graph_of
 from cerebro_db.configs.messages import shown
 
 # A layer of a usual net is a few operations; of an attention layer some twenty.
@@ -46,9 +48,23 @@ def check_architecture(config: Mapping[str, Any], limits: ArchitectureLimits) ->
     architecture = graphs.architecture_of(config)
     _check_entries(architecture, limits)
     _check_constants(architecture, limits)
-    for graph in read_graphs(architecture, limits):
+    graphs_ = read_graphs(architecture, limits)
+    for graph in graphs_:
         check_graph(graph, architecture)
+    if len(graphs_) == 1:
+        _check_evaluation(graphs_[0])
     return dict(config)
+
+
+def _check_evaluation(graph: Graph) -> None:
+    """Refuse a graph that draws random numbers in evaluation, as one of a module with stochastic depth does."""
+    for node in graph.nodes:
+        if is_drawing(node.target):
+            refuse(
+                f"got the operation {shown(node.target)}, which draws random numbers in evaluation, too; "
+                "allowed: with a second program, of the module in eval mode",
+                "db.load_model of the Python client exports a module in both modes",
+            )
 
 
 def read_graphs(architecture: Architecture, limits: ArchitectureLimits) -> tuple[Graph, ...]:

@@ -200,9 +200,14 @@ def is_on(node: Any) -> bool:
     return flag is not None and bool(node.value(flag.name, flag.place))
 
 
+def is_drawing(target: str) -> bool:
+    """True for an operation that draws random numbers whatever its arguments."""
+    return target in _DRAWS
+
+
 def draws(node: Any) -> bool:
     """True for a node that draws random numbers as it stands."""
-    if node.target in _DRAWS:
+    if is_drawing(node.target):
         return True
     flag = flag_of(node)
     return flag is not None and flag.draws and is_on(node) and node.value("dropout", 5) != 0.0

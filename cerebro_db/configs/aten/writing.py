@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from cerebro_db.configs.aten.check import names_of, references
-from cerebro_db.configs.aten.graph import DTYPES, Node, graph_of
+from cerebro_db.configs.aten.graph import DTYPES, Node
 from cerebro_db.configs.aten.operations import flag_of, is_in_place
+from cerebro_db.configs.aten.reading import graph_of
 
 _NUMBERS = {name: number for number, name in DTYPES.items()}
 _ROOT, _MODEL = "model", "model"

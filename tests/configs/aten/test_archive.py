@@ -230,3 +230,18 @@ def test_limits_hold(net: Exported) -> None:
     ):
         with pytest.raises(InvalidArchitecture, match=words):
             archive.read(net.file, limits)
+
+
+def test_constants_belong_to_the_architecture() -> None:
+    class Cached(nn.Module):
+        def forward(self, rows: Any) -> Any:
+            kept = torch.cat([torch.tensor([]), torch.tensor([1.0, 2.0])])
+            return rows * kept
+
+    found = Exported(Cached(), torch.zeros(2, 2))
+    assert sorted(one["shape"] for one in found.architecture["constants"].values()) == [[0], [2]]
+    from cerebro_db.training.backends.torch.net import Net
+
+    net = Net(found.architecture)
+    (outputs,) = net.evaluate(net.split(np.ones((3, 2), np.float32)))
+    np.testing.assert_array_equal(outputs.numpy(), [[1, 2]] * 3)

@@ -5,20 +5,28 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from training.torch.nets import CLASSES, FEATURES, Exported, begun, mlp, rows, torch
+from training.torch.nets import CLASSES, FEATURES, Exported, begun, exported, mlp, rows, torch
 from training.torch.test_numerics import Lstm, cnn
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.names import Format
-from cerebro_db.errors import CerebroError, InvalidArchitecture, InvalidArgument, InvalidState
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidArchitecture,
+    InvalidArgument,
+    InvalidState,
+    RunFailed,
+)
 from cerebro_db.training.averaging import of_replica
 from cerebro_db.training.backends.torch import BACKEND
 from cerebro_db.training.state import LEARNING_RATE, from_bytes, to_bytes
 
+nn = torch.nn
 LOGITS = "loss='sparse_categorical_crossentropy(from_logits=True)',metrics=['accuracy']"
 SGD = f"{LOGITS},optimizer='SGD(lr=0.1)'"
 EMA = f"{LOGITS},optimizer='Adam(lr=0.01,use_ema=True,ema_overwrite_frequency=2)'"
@@ -300,3 +308,48 @@ def test_programs_are_exported(recipe: Any, build: Any) -> None:
     assert all(json.loads(text)[name] == net.architecture[name] for name in again)
     model = BACKEND.program(one).initial_state(one, 7, weights)
     assert all(np.array_equal(model[name], state[name]) for name in state if "weights/" in name)
+
+
+class Depth(nn.Module):
+    """A net whose rows are left out at random while it trains, decided in Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(FEATURES, 4), nn.Linear(4, CLASSES)
+
+    def forward(self, inputs: Any) -> Any:
+        found = self.first(inputs)
+        if self.training:
+            found = found * torch.empty(found.shape[0], 1).bernoulli_(0.5) + torch.tensor(
+                [1.0, 2.0, 3.0, 4.0]
+            )
+        else:
+            found = found + torch.tensor([0.0, 0.0, 1.0, 1.0])
+        return self.head(found)
+
+
+def test_a_module_that_is_another_one_in_evaluation(recipe: Any) -> None:
+    from cerebro_db.configs.aten import archive
+
+    module, inputs = Depth(), torch.zeros(2, FEATURES)
+    with pytest.raises(InvalidArchitecture, match="draws random numbers in evaluation"):
+        Exported(module.train(), inputs)
+    files = [exported(module.train(), inputs), exported(module.eval(), inputs)]
+    text, weights = archive.read_both(files[0], files[1], LIMITS)
+    net = SimpleNamespace(architecture=json.loads(text), text=text)
+    one = recipe(net, SGD)
+    program, scorer = begun(one, weights), BACKEND.scorer(one)
+    features, ids = rows(8)
+    scorer.set_weights(weights)
+    with torch.no_grad():
+        wanted = module.eval()(torch.from_numpy(features)).numpy()
+    np.testing.assert_array_equal(scorer.predict(features)[0], wanted)
+    torch.manual_seed(7)
+    outputs = module.train()(torch.from_numpy(features))
+    loss = nn.functional.cross_entropy(outputs, torch.from_numpy(ids).long())
+    assert program.gradients(features, ids)[0] == float(loss.detach())
+
+
+def test_gpus_are_refused() -> None:
+    with pytest.raises(RunFailed, match="use_gpus := true for a PyTorch model"):
+        BACKEND.set_up(1, True)
