@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from msgspec import Meta, field, structs
 
+from cerebro_db.core.folds import Folds
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import EVERY_HOP, TRAINING, Hop
 from cerebro_db.errors import InvalidArgument, InvalidData
@@ -67,6 +68,7 @@ class RunSpec(Wire, frozen=True, tag_field="version", tag=1):
         source_table, validation_table, model_selection_table, model_arch_table, object_table: for people; no
             table of configurations for one model.
         search: what the configurations are from; None where they are all known.
+        folds: of cross-validation; None where all trainings see all rows.
         session: settings of the session that began it, which all that work for it have.
         cerebro_version: of the package with which it began.
     """
@@ -92,6 +94,7 @@ class RunSpec(Wire, frozen=True, tag_field="version", tag=1):
     model_arch_table: str = ""
     object_table: str | None = None
     search: SearchSpec | None = None
+    folds: Folds | None = None
     session: Mapping[str, str] = field(default_factory=dict)
     cerebro_version: str = ""
 
@@ -100,6 +103,10 @@ class RunSpec(Wire, frozen=True, tag_field="version", tag=1):
         """The data sets on which configurations are scored."""
         measured = () if self.search is None else self.search.measured
         return measured or tuple(self.partitions)
+
+    def stored(self, dataset: str) -> str:
+        """Data set whose rows a worker keeps for another one: a fold is rows of the training table."""
+        return dataset if self.folds is None else TRAINING
 
     @property
     def every_hop(self) -> bool:

@@ -116,6 +116,7 @@ class Strategy(ABC):
         drives_segments: whether one statement trains on all segments at the same time.
         moves_rows: whether a worker reads the rows of all partitions, wherever they are.
         takes_joining_workers: whether workers that join from elsewhere, and leave, may make hops.
+        takes_folds: whether its hops may leave out rows of their partitions.
         measures_speed: whether its hops tell how fast the machine is.
     """
 
@@ -130,6 +131,7 @@ class Strategy(ABC):
     drives_segments: ClassVar[bool] = False
     moves_rows: ClassVar[bool] = False
     takes_joining_workers: ClassVar[bool] = False
+    takes_folds: ClassVar[bool] = False
     measures_speed: ClassVar[bool] = False
 
     # -- parameters ------------------------------------------------------------------------------

@@ -39,7 +39,8 @@ def next_scans(
         if left and side_by_side:
             return tuple(Scan(group, name, key) for name, key in left if name == left[0][0])
         if left:
-            return (Scan(group, *next((pair for pair in left if worker.keeps(*pair)), left[0])),)
+            kept = (pair for pair in left if worker.keeps(state.spec.stored(pair[0]), pair[1]))
+            return (Scan(group, *next(kept, left[0])),)
     return ()
 
 

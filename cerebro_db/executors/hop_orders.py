@@ -149,14 +149,15 @@ class OrderWriter:
         version = group.epoch * state.spec.hops_an_epoch
         store.give_back(worker.tables)
         worker.tables = store.use_of([(one.mst_key, version) for one in found])
+        stored = state.spec.stored(scan.dataset)
         return ScanOrder(
             states=[table.name for table in worker.tables],
             partition_key=scan.partition_key,
-            task=resources.tasks.scan(scan.dataset, scan.partition_key),
+            task=resources.tasks.scan(stored, scan.partition_key),
             mst_keys=[one.mst_key for one in found],
             versions=[version] * len(found),
-            tasks=[resources.tasks.score(one) for one in found],
-            reads=(scan.dataset, scan.partition_key) not in worker.kept,
+            tasks=[resources.tasks.score(one, scan.dataset) for one in found],
+            reads=(stored, scan.partition_key) not in worker.kept,
             preparation=resources.preparation,
             home=worker.home,
         )

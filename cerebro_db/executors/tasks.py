@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from cerebro_db.configs.settings import OF_SUPERUSERS, Settings
+from cerebro_db.core.folds import Folds
 from cerebro_db.core.spec import TRAINING, VALIDATION, Configuration, Hop
 from cerebro_db.core.tasks import ScoringGroup
 from cerebro_db.postgres.tables.packed import PackedTable
@@ -85,12 +86,18 @@ class TaskWriter:
         targets: of the training table.
         seed: of the run.
         run_id: which one.
+        folds: of cross-validation; None where there are none.
     """
 
     def __init__(
-        self, tables: Mapping[str, PackedTable], targets: TargetFacts, seed: int, run_id: int
+        self,
+        tables: Mapping[str, PackedTable],
+        targets: TargetFacts,
+        seed: int,
+        run_id: int,
+        folds: Folds | None = None,
     ) -> None:
-        self._seed, self._run_id = seed, run_id
+        self._seed, self._run_id, self._folds = seed, run_id, folds
         self._targets = target_task(targets)
         self._inputs = input_task([one.shape for one in tables[TRAINING].inputs])
         self._buffers = {name: _buffers(table) for name, table in tables.items()}
@@ -122,7 +129,7 @@ class TaskWriter:
             learning_rate: of this epoch; None for that of the state.
             part: in a round of several hops.
         """
-        more: dict[str, Any] = {}
+        more = self._fold(configuration)
         if part is not None:
             more["part"] = {key: one for key, one in part._asdict().items() if one is not None}
         return json.dumps(
@@ -158,9 +165,20 @@ class TaskWriter:
             }
         )
 
-    def score(self, configuration: Configuration) -> str:
-        """Task of one configuration of a scan."""
-        return json.dumps(self._recipe(configuration) | {"mst_key": configuration.mst_key})
+    def score(self, configuration: Configuration, dataset: str = TRAINING) -> str:
+        """Task of one configuration of a scan; of folds, whether it is of the rows that are held out."""
+        more = self._fold(configuration)
+        if more:
+            more["held_out"] = dataset == VALIDATION
+        task = self._recipe(configuration) | {"mst_key": configuration.mst_key}
+        return json.dumps(task | more)
+
+    def _fold(self, configuration: Configuration) -> dict[str, Any]:
+        """The fold that a training does not see: its number from 0, and of how many."""
+        if self._folds is None:
+            return {}
+        _, fold = self._folds.of(configuration.mst_key)
+        return {"fold": [fold - 1, self._folds.count]}
 
     def trial(self, configurations: Iterable[Configuration]) -> str:
         """Task that finds out which configurations can be scored."""

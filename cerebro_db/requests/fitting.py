@@ -9,7 +9,14 @@ from msgspec import Meta
 
 from cerebro_db.configs.messages import check_choice, check_range
 from cerebro_db.core.strategies import Strategy
-from cerebro_db.decide.strategies import DEFAULT, DEFAULT_OF_ONE, SCHEDULES, parse_strategy
+from cerebro_db.decide.strategies import (
+    DEFAULT,
+    DEFAULT_OF_ONE,
+    SCHEDULES,
+    STRATEGIES,
+    listed,
+    parse_strategy,
+)
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.requests import declared as sql
 
@@ -39,6 +46,7 @@ class TrainingRequest(RunRequest, kw_only=True):
 
     default_strategy: ClassVar[str] = DEFAULT
 
+    folds: Annotated[int, Meta(ge=2, le=100)] | None = None
     validation_table: sql.Text = None
     metrics_compute_frequency: sql.Integer = None
     max_seconds: sql.Number = None
@@ -151,6 +159,10 @@ class FitRequest(TrainingRequest, kw_only=True):
         strategy_params: of the strategy, such as `'rounds=4'`. Default: its defaults
         deterministic: true refuses strategies of which a call does not always have the same results; with
             `'auto'` [no speeds are measured](#how-fast-steps-are). Default: all are allowed
+        folds: [cross-validation](#cross-validation): each configuration is trained so many times, 2 to 100, each
+            time without the rows of one fold, on which it is validated. With the strategies `'hopper'`,
+            `'rotation'` and `'task'`; `validation_table` must be NULL, and `warm_start` false. Default: one
+            training on all rows
     """
 
     source_table: sql.Text
@@ -175,11 +187,33 @@ class FitRequest(TrainingRequest, kw_only=True):
     strategy: sql.Text = None
     strategy_params: sql.Text = None
     deterministic: sql.Flag = None
+    folds: Annotated[int, Meta(ge=2, le=100)] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no table could make right."""
         super().__post_init__()
         self.check()
+        if self.folds is not None:
+            self._check_folds()
+
+    def _check_folds(self) -> None:
+        """Refuse what does not go together with folds."""
+        if self.validation_table is not None:
+            raise InvalidArgument(
+                f"validation_table: got {self.validation_table!r} with folds := {self.folds}; allowed: NULL, as each "
+                "training is validated on the rows of its fold"
+            )
+        if self.warm_start:
+            raise InvalidArgument(
+                f"warm_start: got true with folds := {self.folds}; allowed: false",
+                hint="train on all rows under another name, and go on from there",
+            )
+        if not self.chosen.takes_folds:
+            allowed = listed(one.name for one in STRATEGIES.values() if one.takes_folds)
+            raise InvalidArgument(
+                f"strategy: got {self.chosen.name!r} with folds := {self.folds}; allowed: {allowed}, whose hops "
+                "choose among the rows of a partition"
+            )
 
     @property
     def epochs(self) -> int:

@@ -147,6 +147,36 @@ class PredictionRequest(sql.Request):
     priority: sql.Priority = 0
 
 
+@sql.function(
+    "cerebro_predict_folds",
+    "void",
+    entry="results.predict_folds",
+    job=sql.Job(makes="output_table", reads=("model_table",)),
+)
+class FoldPredictionRequest(sql.Request):
+    """Predictions out of fold of a run with folds: of each row of its packed table by the model that has not seen
+    it. Makes output_table as cerebro_predict does for a packed table.
+
+    Attributes:
+        model_table: a table that `cerebro_fit_multiple` made with `folds`, whose packed table is as it was
+        output_table: the table to be made
+        pred_type: as in `cerebro_predict`
+        mst_key: a configuration of the model selection table, which has a model of each fold; may be left out
+            where there is one
+        use_gpus: as in `cerebro_fit_multiple`
+        num_workers: as in `cerebro_predict`
+        replace: as in `cerebro_pack`
+    """
+
+    model_table: sql.Text
+    output_table: sql.Text
+    pred_type: sql.Text = "prob"
+    mst_key: sql.Integer = None
+    use_gpus: sql.Flag = False
+    num_workers: sql.Workers = None
+    replace: sql.Flag = False
+
+
 # Whole numbers stay such, so that none becomes another one as float32; a literal is of no type yet.
 _OTHER_NUMBERS = ("smallint[]", "integer[]", "bigint[]", "numeric[]", "real[]")
 

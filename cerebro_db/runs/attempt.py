@@ -93,7 +93,7 @@ class Attempt:
         board.revoke(control, run.run_id)
         settings = catalog.settings()
         cache_bytes = settings.cache_mb * 2**20 if setup.spec.use_caching else 0
-        decoded = sum(table.decoded_bytes for table in setup.tables.values())
+        decoded = setup.decoded_bytes
         spec = structs.replace(
             setup.spec,
             scans_wait=decoded > cache_bytes,
@@ -123,7 +123,7 @@ class Attempt:
             run_id=run.run_id,
             states=states_of(run.tables, spec),
             tables=setup.tables,
-            tasks=TaskWriter(setup.tables, setup.targets, spec.seed, run.run_id),
+            tasks=TaskWriter(setup.tables, setup.targets, spec.seed, run.run_id, spec.folds),
             pool=self._pool,
             store=store,
             dialect=self._dialect,

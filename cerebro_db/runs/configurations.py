@@ -27,6 +27,7 @@ from cerebro_db.configs.grids.parameters import (
     parse_fit_params,
 )
 from cerebro_db.core.decisions import Change
+from cerebro_db.core.folds import Folds
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import Architecture, Configuration, program_key
 from cerebro_db.decide import callbacks
@@ -62,6 +63,7 @@ class Maker:
         validated: whether there is a validation table.
         seed: of the run.
         search: that they are from, each of which must have all of its objectives; None where all are known.
+        folds: of cross-validation; None where all rows are trained on.
         tick: called for each configuration, of which there may be very many.
     """
 
@@ -70,6 +72,7 @@ class Maker:
     validated: bool
     seed: int
     search: SearchSpec | None = None
+    folds: Folds | None = None
     tick: Callable[[], None] = field(default=lambda: None, compare=False)
 
     def make(
@@ -166,7 +169,10 @@ class Maker:
         self, one: _Parsed, steps: Counter[Any], goal: str, cohort: int, is_warm: bool
     ) -> Configuration:
         facts, partitions = one.architecture.facts, self.packed.partitions
-        batch, mean_rows = one.fit_params.batch_size, self.packed.rows // len(partitions)
+        batch, mean_rows = (
+            one.fit_params.batch_size,
+            self._seen(self.packed.rows) // len(partitions),
+        )
         planned = steps[program_key(one.architecture, one.compile_params, one.fit_params, jit=True)]
         features = 4 * sum(math.prod(each.shape) for each in self.packed.inputs)
         per_call = steps_per_call(facts, batch, features)
@@ -179,7 +185,7 @@ class Maker:
             compile_params=one.compile_params,
             fit_params=one.fit_params,
             hop_seconds=hop_seconds(facts, mean_rows, batch, one.fit_params.epochs),
-            initial_seed=seed_of(self.seed, one.row.mst_key),
+            initial_seed=seed_of(self.seed, self._of_training(one.row.mst_key)),
             jit=use_jit(facts, planned),
             steps_per_call=max(1, min(per_call, math.ceil(largest / batch))),
             goal=goal,
@@ -190,8 +196,16 @@ class Maker:
 
     def _steps(self, fit: FitParams) -> int:
         """Mini-batches of one configuration in one epoch."""
-        rows = (partition.rows for partition in self.packed.partitions)
+        rows = (self._seen(partition.rows) for partition in self.packed.partitions)
         return fit.epochs * sum(math.ceil(one / fit.batch_size) for one in rows)
+
+    def _seen(self, rows: int) -> int:
+        """Of so many rows those that a training sees."""
+        return rows if self.folds is None else math.ceil(rows * self.folds.share)
+
+    def _of_training(self, key: int) -> int:
+        """The mst_key by which a configuration is known to its user."""
+        return key if self.folds is None else self.folds.of(key)[0]
 
 
 @functools.lru_cache(maxsize=_MOST_MODELS)

@@ -56,7 +56,7 @@ def _memory(session: Session, setup: RunSetup) -> tuple[MemoryEstimate, int, int
     settings = Catalog(session).settings()
     loads = [_load(one, setup.at_once) for one in setup.possible]
     cache = settings.cache_mb * 2**20 if setup.spec.use_caching else 0
-    decoded = sum(table.decoded_bytes for table in setup.tables.values())
+    decoded = setup.decoded_bytes
     memory_mb, cores = session.run(_MACHINE)[0]
     limit = worker_limit_mb(settings.max_worker_mb, memory_mb, cores)
     return worker_memory(loads, decoded, cache), limit, memory_mb

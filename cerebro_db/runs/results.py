@@ -263,6 +263,7 @@ _INFO_COLUMNS = (
     ("best_epoch", "integer"),
     ("model_epoch", "integer"),
 )
+FOLD_COLUMNS = (("configuration", "integer"), ("fold", "integer"))
 _OF_THE_MODEL = tuple(
     name for name, _ in _INFO_COLUMNS if name not in ("mst_key", "status", "error")
 )
@@ -278,7 +279,8 @@ def _write_info(
     found: SearchResults | None,
 ) -> None:
     table = setup.output.suffixed("_info").sql
-    names = (*_INFO_COLUMNS, *(INFO_COLUMNS if found else ()))
+    folds = setup.spec.folds
+    names = (*_INFO_COLUMNS, *(INFO_COLUMNS if found else ()), *(FOLD_COLUMNS if folds else ()))
     columns = ", ".join(f"{name} {kind}" for name, kind in names)
     catalog.execute(f"CREATE TABLE {table} ({columns})")
     if not setup.configurations:
@@ -292,6 +294,8 @@ def _write_info(
             row["status"] = STOPPED
         if found is not None:
             row |= found.info(mst_key, _epochs(metrics, mst_key))
+        if folds is not None:
+            row["configuration"], row["fold"] = folds.of(mst_key)
         values += [row[name] for name, _ in names]
     casts = ", ".join(f"%s::{kind.replace(' PRIMARY KEY', '')}" for _, kind in names)
     rows = ", ".join([f"({casts})"] * len(setup.configurations))
@@ -382,7 +386,8 @@ def _write_summary(
 
 def _summary_row(setup: RunSetup, run_id: int) -> dict[str, tuple[str, Any]]:
     spec, packed, targets = setup.spec, setup.packed, setup.packed.targets
-    validation = str(setup.validation.relation.name) if setup.validation else None
+    validated = None if spec.folds is not None else setup.validation
+    validation = None if validated is None else str(validated.relation.name)
     output = setup.output
     return {
         "run_id": ("bigint", run_id),

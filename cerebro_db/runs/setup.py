@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.core.folds import Folds
 from cerebro_db.core.run_spec import RunSpec, Workers
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.core.spec import EVERY_HOP, TRAINING, VALIDATION, Architecture, Configuration
@@ -32,6 +33,7 @@ from cerebro_db.postgres.tables.relations import find, find_if_there, new_name
 from cerebro_db.requests.fitting import FitOneRequest, FitRequest, TrainingRequest
 from cerebro_db.requests.searching import SearchRequest
 from cerebro_db.runs.configurations import Maker
+from cerebro_db.runs.folds import folds_of, trainings
 from cerebro_db.runs.selection import Chosen, chosen_by
 from cerebro_db.runs.speeds import measured_speeds
 from cerebro_db.runs.strategy_checks import (
@@ -90,6 +92,13 @@ class RunSetup:
         return tables_of(self.packed, self.validation)
 
     @property
+    def decoded_bytes(self) -> int:
+        """Bytes of all rows in the memory of workers; those of folds are there once."""
+        return sum(
+            self.tables[name].decoded_bytes for name in set(map(self.spec.stored, self.tables))
+        )
+
+    @property
     def gpu_tables(self) -> list[PackedTable]:
         """The tables that are read by what computes on GPUs."""
         return list(self.tables.values()) if self.spec.use_gpus else []
@@ -98,7 +107,8 @@ class RunSetup:
     def maker(self) -> Maker:
         """Makes further configurations."""
         validated = self.validation is not None
-        return Maker(self.packed, self.targets, validated, self.spec.seed, self.spec.search)
+        spec = self.spec
+        return Maker(self.packed, self.targets, validated, spec.seed, spec.search, spec.folds)
 
     @property
     def num_workers(self) -> int:
@@ -181,6 +191,7 @@ class Resolved:
         network: in which trainers of several hosts may meet; empty for none.
         speeds: measures the speeds of the machine, where a choice depends on them.
         tick: called for each of many configurations.
+        folds: of cross-validation, for which the training table is the validation table, too.
     """
 
     packed: PackedTable
@@ -195,11 +206,14 @@ class Resolved:
     threads: int
     speeds: Callable[[], Speeds]
     tick: Callable[[], None]
+    folds: Folds | None = None
 
     def maker(self, seed: int | None) -> Maker:
         """Makes the configurations of a run with a seed."""
         validated = self.validation is not None
-        return Maker(self.packed, self.targets, validated, seed or 0, tick=self.tick)
+        return Maker(
+            self.packed, self.targets, validated, seed or 0, folds=self.folds, tick=self.tick
+        )
 
 
 def resolve(request: AnyRequest, session: Session, sql: TrainingStatements) -> Resolved:
@@ -215,6 +229,9 @@ def resolve(request: AnyRequest, session: Session, sql: TrainingStatements) -> R
         validation = load_packed(session, request.validation_table, "validation_table")
         check_alike(packed, validation)
     chosen = chosen_by(session, request)
+    folds = folds_of(request.folds, chosen.rows, packed)
+    if folds is not None:
+        validation = packed
     models = load_architectures(session, chosen.architectures, chosen.model_ids)
     neighbours = int(session.run(*sql.neighbours(packed))[0][0])
     threads = max(1, request.cores // neighbours)
@@ -231,6 +248,7 @@ def resolve(request: AnyRequest, session: Session, sql: TrainingStatements) -> R
         threads=threads,
         speeds=lambda: measured_speeds(session, threads),
         tick=lambda: session.tick(),
+        folds=folds,
     )
 
 
@@ -306,7 +324,8 @@ def checked(request: TrainRequest, found: Resolved) -> RunSetup:
         CerebroError: what is wrong, with what was got and what is allowed.
     """
     packed, chosen = found.packed, request.chosen
-    configurations = found.maker(request.seed).make(found.chosen.rows, found.models)
+    rows = trainings(found.chosen.rows, found.folds)
+    configurations = found.maker(request.seed).make(rows, found.models)
     check_rounds(chosen, configurations, packed)
     chosen.check_configurations(configurations, str(packed.relation.name), len(packed.partitions))
     spec = spec_of(request, found, configurations, len(configurations))
@@ -380,11 +399,12 @@ def spec_of(
         name=request.name,
         description=request.description,
         source_table=str(packed.relation.name),
-        validation_table=None if validation is None else str(validation.relation.name),
+        validation_table=str(validation.relation.name) if validation and not found.folds else None,
         model_selection_table=found.chosen.table,
         model_arch_table=str(found.chosen.architectures.name),
         object_table=found.chosen.object_table,
         search=search,
+        folds=found.folds,
     )
 
 

@@ -97,10 +97,8 @@ def states_of(tables: RunTables, spec: RunSpec) -> StateTables:
 
 
 def _tables(session: Session, setup: RunSetup) -> RunTables:
-    marks = [
-        PackedMark(one.relation.oid, packed_fingerprint(session, one))
-        for one in setup.tables.values()
-    ]
+    read = setup.tables.values() if setup.spec.folds is None else [setup.packed]
+    marks = [PackedMark(one.relation.oid, packed_fingerprint(session, one)) for one in read]
     # Nobody can make a table of this name before the run does.
     states = f"run_{secrets.token_hex(16)}"
     validation = marks[1] if len(marks) > 1 else None
@@ -146,7 +144,7 @@ def load_setup(
     if has_states:
         _check_has_states(run)
     packed = packed_of(session, tables.source.oid, "source_table")
-    validation = None
+    validation = None if run.spec.folds is None else packed
     if tables.validation is not None:
         validation = packed_of(session, tables.validation.oid, "validation_table")
     check_unchanged(session, run, packed, validation)

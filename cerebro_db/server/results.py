@@ -14,9 +14,17 @@ from cerebro_db.requests.predicting import (
     ByomRequest,
     ConfusionRequest,
     EvaluationRequest,
+    FoldPredictionRequest,
     PredictionRequest,
 )
-from cerebro_db.scoring import calibrating, calibration, evaluation, explaining, prediction
+from cerebro_db.scoring import (
+    calibrating,
+    calibration,
+    evaluation,
+    explaining,
+    fold_predictions,
+    prediction,
+)
 from cerebro_db.scoring import contributions as of_columns
 from cerebro_db.scoring import curves as scored_curves
 from cerebro_db.scoring import dependence as dependences
@@ -111,6 +119,12 @@ def predict(plpy: Any, gd: dict[str, Any], request: PredictionRequest) -> int | 
 def predict_byom(plpy: Any, gd: dict[str, Any], request: ByomRequest) -> None:
     """Ask a model that was trained elsewhere."""
     prediction.predict_byom(Host.apart(plpy, gd), request)
+
+
+@entry_of(FoldPredictionRequest)
+def predict_folds(plpy: Any, gd: dict[str, Any], request: FoldPredictionRequest) -> None:
+    """Ask the models of folds about the rows that they have not seen."""
+    fold_predictions.predict_folds(Host.apart(plpy, gd), request)
 
 
 drop_outputs_of = in_session(DropOutputsRequest, drop_outputs)

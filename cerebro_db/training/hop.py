@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -125,7 +126,12 @@ class HopTask:
     @property
     def rows(self) -> tuple[int, int]:
         """The first row of a pass that is trained on, and the one after the last."""
-        return (0, self.buffers.total) if self.part is None else self.part.rows
+        return (0, self.total) if self.part is None else self.part.rows
+
+    @functools.cached_property
+    def total(self) -> int:
+        """Rows of a pass over the partition."""
+        return self.order.total(self.buffers)
 
     @property
     def batch_size(self) -> int:
@@ -185,7 +191,9 @@ class Hop:
         self._partition = cache.get(task.cache_key)
         self._cached = self._partition is not None
         self._stream = _Stream(self._train, task.rows_per_call) if self._partition is None else None
-        self._passed = 0  # rows that were streamed, of all passes
+        self._passed = self._ordered = (
+            0  # rows that were streamed, of all passes; those in their order
+        )
 
     def feed(
         self, subepoch: int, buffer_id: int, features: np.ndarray, targets: np.ndarray
@@ -205,10 +213,11 @@ class Hop:
         if subepoch == 0:
             self._check_ids(buffer_id, features)
         order = self._task.order.rows(subepoch, buffer_id, len(features))
-        begun = self._passed - subepoch * self._task.buffers.total
+        begun = self._ordered - subepoch * self._task.total
         first, last = (max(bound - begun, 0) for bound in self._task.rows)
         self._stream.feed(subepoch, features[order[first:last]], targets[order[first:last]])
         self._passed += len(features)
+        self._ordered += len(order)
 
     def finish(self) -> tuple[bytes, list[HopReport]]:
         """The next state, and the reports of the hops of which it has come.
@@ -256,9 +265,7 @@ class Hop:
 
     def _train_whole(self, partition: Partition) -> None:
         chunk = self._task.rows_per_call
-        for buffer_id, (features, _) in zip(
-            self._task.buffers.ids, partition.pieces(), strict=True
-        ):
+        for buffer_id, features, _ in partition.named_pieces():
             self._check_ids(buffer_id, features)
         for subepoch in range(self._task.recipe.fit_params.epochs):
             order = self._task.order.whole(subepoch, partition)[slice(*self._task.rows)]

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from cerebro_db.errors import PACK_AGAIN, InvalidData
+from cerebro_db.training.folds import Fold
 from cerebro_db.training.shuffle import buffer_order, row_order
 
 CacheKey = tuple[int, str, int]  # run, data set, partition
@@ -111,6 +112,11 @@ class Partition:
             rows = self.buffers.rows_of[buffer_id]
             yield self.features[start : start + rows], self.targets[start : start + rows]
 
+    def named_pieces(self) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """The same, each with the id of the buffer."""
+        for buffer_id, (features, targets) in zip(self.buffers.ids, self.pieces(), strict=True):
+            yield buffer_id, features, targets
+
 
 class PartitionCache:
     """Decoded partitions, the least recently used dropped first.
@@ -160,23 +166,41 @@ class PartitionCache:
 
 @dataclass(frozen=True)
 class RowOrder:
-    """Order of the rows in a hop."""
+    """Order of the rows in a hop.
+
+    Attributes:
+        fold: whose rows are left out, before the others are shuffled: the order is that of a packed table
+            without them.
+    """
 
     seed: int
     epoch: int
     partition_key: int
     salt: str
     shuffle: bool
+    fold: Fold | None = None
 
     def buffers(self, subepoch: int, ids: tuple[int, ...]) -> list[int]:
         """Buffer ids in the order of a pass."""
         return buffer_order(self.salt, subepoch, ids) if self.shuffle else sorted(ids)
 
     def rows(self, subepoch: int, buffer_id: int, rows: int) -> np.ndarray:
-        """The order of the rows of a buffer, ``int64[rows]``."""
+        """The order of the rows of a buffer, ``int64[rows]``; of those that are not left out."""
+        if self.fold is None:
+            return self._order(subepoch, buffer_id, rows)
+        kept = self.fold.kept(buffer_id, rows)
+        return kept[self._order(subepoch, buffer_id, len(kept))]
+
+    def _order(self, subepoch: int, buffer_id: int, rows: int) -> np.ndarray:
         if not self.shuffle:
             return np.arange(rows)
         return row_order(self.seed, self.epoch, self.partition_key, subepoch, buffer_id, rows)
+
+    def total(self, buffers: Buffers) -> int:
+        """Number of rows of a pass over a partition."""
+        if self.fold is None:
+            return buffers.total
+        return sum(len(self.fold.kept(*one)) for one in buffers.rows_of.items())
 
     def whole(self, subepoch: int, partition: Partition) -> np.ndarray:
         """The order of the rows of a partition in memory, ``int64[rows]``."""

@@ -25,6 +25,7 @@ from cerebro_db.training import state as states
 from cerebro_db.training.backends import ModelSize, Tick, backend
 from cerebro_db.training.buffers import MAX_INPUTS, Shapes
 from cerebro_db.training.fields import Fields
+from cerebro_db.training.folds import fold_of
 from cerebro_db.training.hop import HopTask, RoundPart
 from cerebro_db.training.partitions import Buffers, CacheKey, RowOrder
 from cerebro_db.training.peers.listeners import Address, Listener
@@ -162,6 +163,7 @@ def hop_of(
         partition_key=cache_key[2],
         salt=task.text("salt"),
         shuffle=recipe.fit_params.shuffle,
+        fold=fold_of(task, cache_key[2]),
     )
     return HopTask(
         recipe=recipe,

@@ -31,6 +31,7 @@ class RunFacts(NamedTuple):
         active: seconds that earlier drivers spent on it.
         schedule: the strategy.
         search: the spec of a search, as JSON; None of a run with a table of configurations.
+        folds: of cross-validation; None where there are none.
     """
 
     run_id: int
@@ -59,6 +60,7 @@ class RunFacts(NamedTuple):
     cerebro_version: str | None
     manifest: Mapping[str, Any]
     search: Mapping[str, Any] | None
+    folds: int | None
     active: float
     created: datetime
     started: datetime | None
@@ -219,10 +221,14 @@ def columns(kind: Any, **sources: str) -> str:
     )
 
 
+# Whoever owns a run may have written anything.
+_COUNT = "i.spec -> 'folds' ->> 'count'"
+_FOLDS = f"CASE WHEN ({_COUNT}) ~ '^[1-9][0-9]?[0-9]?$' THEN ({_COUNT})::integer END"
 _INTERNAL = ("model_arch_table", "use_gpus", "use_caching", "cerebro_version", "active")
 _RUNS = f"""
 SELECT {columns(RunFacts, owner="owner::text", manifest="manifest::text", search="search::text")}
-  FROM (SELECT r.*, i.spec -> 'search' AS search, {", ".join(f"i.{name}" for name in _INTERNAL)}
+  FROM (SELECT r.*, i.spec -> 'search' AS search, {_FOLDS} AS folds,
+               {", ".join(f"i.{name}" for name in _INTERNAL)}
           FROM cerebro.runs r JOIN cerebro._runs i ON i.run_id = r.run_id) r
  WHERE {{}} ORDER BY run_id DESC
 """

@@ -55,6 +55,8 @@ COMMENT ON FUNCTION cerebro._curves(text, text, integer) IS
 
 {{ function('cerebro_predict') }}
 
+{{ function('cerebro_predict_folds') }}
+
 {% for kind in ('double precision', 'bigint') %}
 CREATE OR REPLACE FUNCTION cerebro._predict_row(
     model_table text,

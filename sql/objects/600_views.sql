@@ -1,6 +1,7 @@
 -- What is seen of runs while they go on and afterwards.
 
 DROP VIEW IF EXISTS cerebro.dashboard;
+DROP VIEW IF EXISTS cerebro.folds;
 DROP VIEW IF EXISTS cerebro.direct_workers, cerebro._direct_answers, cerebro._direct_orders, cerebro._direct_workers;
 DROP VIEW IF EXISTS cerebro.schedules, cerebro.job_log, cerebro.jobs, cerebro._old_runs, cerebro._schedules,
     cerebro._job_events, cerebro._jobs;

@@ -343,6 +343,7 @@ def test_traits_fit_together(name: str, text: str) -> None:
     assert one.rounds == 1 or one.has_rounds
     assert bool(one.deterministic_params) == one.has_weight_server
     assert not (one.may_join_hops() and one.takes_joining_workers)
+    assert not (one.takes_folds and (one.has_rounds or one.chooses_groups))
     shares = one.shares(256, 3)
     assert sum(shares) == (256 if one.chooses_groups else 3 * 256)
     notice = one.notice(PARTITIONS)

@@ -244,6 +244,7 @@ APART = {
     "cerebro_reliability": "SELECT cerebro_reliability('out', 'packed', 'o')",
     "cerebro_threshold": "SELECT cerebro_threshold('out', 'packed', 'o')",
     "cerebro_predict": "SELECT cerebro_predict('out', 'rows', 'id', 'x', 'o', 'response')",
+    "cerebro_predict_folds": "SELECT cerebro_predict_folds('out', 'o', 'response')",
     "cerebro_predict_byom": "SELECT cerebro_predict_byom('m', 1, 'rows', 'id', 'x', 'o')",
     "cerebro_export": "SELECT cerebro_export('out')",
 }

@@ -18,7 +18,7 @@ from tests.security.conftest import Person, Recruit, paused_run
 
 pytestmark = pytest.mark.not_on_segments(NO_SUCH_SQL)
 VIEWS = (
-    "runs", "progress", "leaderboard", "hops", "updates", "metrics", "decisions", "searches", "trials",
+    "runs", "progress", "leaderboard", "hops", "updates", "metrics", "decisions", "searches", "trials", "folds",
     "dashboard", "jobs", "job_log", "schedules", "settings", "direct_workers", "registered_functions",
 )  # fmt: skip
 HOSTILE = {

@@ -234,6 +234,7 @@ ATTACKS: dict[str, list[str]] = {
         "'out', 'rows', 'id', 'x', 'A.planted'",
         "'A.out', 'rows', 'id', 'x', 'stolen', 1.0::double precision",
     ],
+    "cerebro_predict_folds": ["'A.out', 'stolen'"],
     "cerebro_predict_byom": [
         "'A.models', 1, 'rows', 'id', 'x', 'stolen'",
         "'A.models', 1, 'rows', 'id', 'x', 'stolen', 1.0::double precision",
@@ -426,6 +427,7 @@ def test_views_show_ones_own_runs_only(
                 "decisions",
                 "trials",
                 "searches",
+                "folds",
             )
         )
     owners = alice.rows("SELECT DISTINCT owner FROM cerebro.runs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
 from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.training.folds import Fold
 from cerebro_db.training.partitions import Buffers, RowOrder
 from cerebro_db.training.scores.targets import TargetFacts
 from cerebro_db.training.shuffle import salt
@@ -117,13 +119,14 @@ def hop(
     programs: Any = None,
     cache_bytes: int = 2**20,
     tick: Callable[[], None] = lambda: None,
+    fold: Fold | None = None,
 ) -> tuple[bytes, Any]:
     """One hop over a partition, its buffers fed in the order of the hop."""
     from cerebro_db.training.hop import Hop, HopTask
     from cerebro_db.training.partitions import PartitionCache
     from cerebro_db.training.programs import Programs
 
-    order = order_of(5, epoch, partition, shuffle=recipe.fit_params.shuffle)
+    order = replace(order_of(5, epoch, partition, shuffle=recipe.fit_params.shuffle), fold=fold)
     task = HopTask(recipe, order, data.buffers, (1, "training", partition), 7, state is None)
     hop = Hop(task, state, None, programs or Programs(), PartitionCache(cache_bytes), tick)
     pieces = data.pieces(partition)

@@ -37,6 +37,8 @@ _KEEP = (
 class Joining(Hopper):
     """Workers join rounds that others have begun, before they do anything else."""
 
+    takes_folds: ClassVar = False
+
     def next(self, state: RunState, worker: WorkerView, now: float) -> Task | None:
         """The share of a round that others have begun, else what a hopper does."""
         for hops in state.joinable:

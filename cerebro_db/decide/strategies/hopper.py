@@ -19,6 +19,7 @@ class Hopper(Strategy):
 
     name: ClassVar = "hopper"
     takes_joining_workers: ClassVar = True
+    takes_folds: ClassVar = True
     measures_speed: ClassVar = True
 
     def default_workers(

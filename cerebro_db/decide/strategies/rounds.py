@@ -23,6 +23,7 @@ class Rounds(Hopper):
 
     has_rounds: ClassVar = True
     takes_joining_workers: ClassVar = False
+    takes_folds: ClassVar = False
     measures_speed: ClassVar = False
     rounds: int = parameter(whole("rounds", 1, 1, high=10_000))
 

@@ -17,6 +17,7 @@ from cerebro_db.training.backends import Scorer, backend
 from cerebro_db.training.buffers import Shapes
 from cerebro_db.training.causes import cause
 from cerebro_db.training.fields import Fields
+from cerebro_db.training.folds import Fold, fold_of
 from cerebro_db.training.partitions import Partition, PartitionCache
 from cerebro_db.training.programs import Scorers
 from cerebro_db.training.recipe import Recipe
@@ -232,6 +233,15 @@ class _Entry:
     partials: list[Partial]
     details: tuple[Detail | None, ...]
     study: Study | None = None
+    fold: Fold | None = None
+    held_out: bool = False
+
+    def rows(self, buffer_id: int, rows: int) -> np.ndarray | None:
+        """Places of the rows of a buffer that it is scored on; None for all of them."""
+        if self.fold is None:
+            return None
+        choose = self.fold.held_out if self.held_out else self.fold.kept
+        return choose(buffer_id, rows)
 
 
 @dataclass
@@ -284,10 +294,13 @@ class Scan:
             kind = fields.text("detail") if fields.has("detail") else None
             details = details_for(kind, recipe, scorer.units) if kind else ()
             study = self._study(fields, recipe, scorer)
+            fold = fold_of(fields, self._task.cache_key[2])
+            held_out = fold is not None and fields.flag("held_out")
         except Exception as error:  # whatever Keras raises is about this configuration
             self._errors[mst_key] = cause(error)
             return
-        self._entries.append(_Entry(mst_key, recipe, scorer, state, [], details, study))
+        one = _Entry(mst_key, recipe, scorer, state, [], details, study, fold, held_out)
+        self._entries.append(one)
 
     def _study(self, fields: Fields, recipe: Recipe, scorer: Scorer) -> Study | None:
         if not fields.has("study"):
@@ -310,7 +323,7 @@ class Scan:
         self._task.buffers.check(buffer_id, features, targets)
         self._rows += len(features)
         self._streamed = len(features)
-        self._score_all(lambda: [(features, targets)])
+        self._score_all(lambda: [(buffer_id, features, targets)])
 
     def finish(self, kept: Callable[[], list[str]]) -> str:
         """Partial sums of every configuration as JSON, and what the worker keeps."""
@@ -319,7 +332,7 @@ class Scan:
             if not self._cached:
                 self._cached = self._cache.put(self._task.cache_key, self._partition)
             self._rows = self._task.buffers.total
-            self._score_all(self._partition.pieces)
+            self._score_all(self._partition.named_pieces)
         if self._rows != self._task.buffers.total:
             raise InvalidData(
                 f"got {self._rows} rows in a scan; the partition has {self._task.buffers.total}",
@@ -344,13 +357,19 @@ class Scan:
         row = features[:1].nbytes + targets[:1].nbytes
         return row * self._task.buffers.total <= self._cache.limit
 
-    def _score_all(self, pieces: Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]) -> None:
+    def _score_all(
+        self, pieces: Callable[[], Iterable[tuple[int, np.ndarray, np.ndarray]]]
+    ) -> None:
         passed = 0 if self._partition is not None else self._rows - self._streamed
         for entry in self._entries:
             first = passed
-            for features, targets in pieces():
+            for buffer_id, features, targets in pieces():
                 self._tick()  # outside of what is caught: it raises when the statement is cancelled
-                self._score(entry, features, targets, first)
+                rows = entry.rows(buffer_id, len(features))
+                if rows is None:
+                    self._score(entry, features, targets, first)
+                elif len(rows):
+                    self._score(entry, features[rows], targets[rows], first, rows)
                 if entry.study is not None and entry.mst_key not in self._errors:
                     entry.study.add(features, parts(targets))
                 first += len(features)
@@ -367,7 +386,14 @@ class Scan:
             entry.scorer.load(entry.state, entry.recipe.compile_params)
             self._loaded = entry
 
-    def _score(self, entry: _Entry, features: np.ndarray, targets: np.ndarray, first: int) -> None:
+    def _score(
+        self,
+        entry: _Entry,
+        features: np.ndarray,
+        targets: np.ndarray,
+        first: int,
+        rows: np.ndarray | None = None,
+    ) -> None:
         if entry.mst_key in self._errors:
             return
         try:
@@ -380,7 +406,8 @@ class Scan:
                     if detail is not None:
                         detail.add(*of_one)
         except IdsBeyond as error:
-            where = self._task.buffers.named(first + error.row)
+            place = error.row if rows is None else int(rows[error.row])
+            where = self._task.buffers.named(first + place)
             where = f"{where} of partition {self._task.cache_key[2]}"
             self._errors[entry.mst_key] = f"{where}: {error.message}"
         except Exception as error:  # such as a metric that does not fit the model's output

@@ -154,10 +154,12 @@ class PackedSource:
     Attributes:
         table: of buffers.
         columns: names of those of the inputs, and the bytes of one row in a buffer of each.
+        fold: the only one whose rows are wanted, by its number from 0 and of how many; None for all rows.
     """
 
     table: QualifiedName
     columns: tuple[tuple[str, int], ...]
+    fold: tuple[int, int] | None = None
 
     @property
     def any_row(self) -> str:
@@ -183,7 +185,18 @@ class PackedSource:
 
     ids = PACKED_IDS
     row_ids = "p.partition_key, p.buffer_id, (p.start + i.place)::integer"
-    places = "pg_catalog.generate_series(1, p.n) AS u(place)"
+
+    @property
+    def places(self) -> str:
+        """The rows of a batch ``p``; of a fold those that ``training.folds.Fold`` holds out."""
+        if self.fold is None:
+            return "pg_catalog.generate_series(1, p.n) AS u(place)"
+        number, count = self.fold
+        return (
+            "(SELECT g.place FROM pg_catalog.generate_series(1, p.n) AS g(place) "
+            "WHERE pg_catalog.mod(p.start + g.place - 1 + p.buffer_id + p.partition_key, "
+            f"{count}) = {number}) AS u"
+        )
 
     def batches(self, token: int, batch_rows: int, piece: Piece) -> Statement:
         """Batches ``p``: slices of buffers, and what was predicted for their rows."""
