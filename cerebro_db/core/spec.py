@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec import field
 
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
-from cerebro_db.configs.grids.outputs import (
-    OutputSpec,
-    output_names,
-    outputs_of,
-    with_all_metrics,
-)
+from cerebro_db.configs.frameworks import framework_in
+from cerebro_db.configs.grids.outputs import OutputSpec, outputs_of, with_all_metrics
 from cerebro_db.configs.grids.parameters import CompileParams, ConfigurationText, FitParams
 from cerebro_db.wire import Wire
 
@@ -112,7 +108,8 @@ class Configuration:
     @functools.cached_property
     def outputs(self) -> tuple[OutputSpec, ...]:
         """Loss, metrics and weight of each output of the model."""
-        names = output_names(json.loads(self.architecture.text))
+        text = self.architecture.text
+        names = framework_in(text).output_names(json.loads(text))
         return outputs_of(self.compile_params, names)
 
     @functools.cached_property

@@ -428,13 +428,14 @@ class WorkerSessions:
         if worker.partition_keys:
             return self._call(worker, _PREPARE_PROCESS, [resources.preparation])
         return (
-            "SELECT cerebro._prepare_worker(%s, %s, %s, %s, %s)",
+            "SELECT cerebro._prepare_worker(%s, %s, %s, %s, %s, %s)",
             [
                 resources.threads,
                 resources.use_gpus,
                 resources.cache_bytes,
                 resources.run_id,
                 worker.number,
+                resources.frameworks,
             ],
         )
 

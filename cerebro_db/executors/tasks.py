@@ -26,6 +26,7 @@ def worker_task(
     keeps_errors: bool = False,
     functions: bool = False,
     peers: bool = False,
+    frameworks: str = "",
 ) -> str:
     """Task that makes a process a worker, where no call of its own can do that.
 
@@ -41,12 +42,14 @@ def worker_task(
             a task can be anybody's.
         peers: whether it exchanges gradients with trainers of other hosts. Where these may be the catalog
             tells it, too.
+        frameworks: that it imports at once, as a text; others are imported when a model needs them.
     """
     return json.dumps(
         {
             "keeps_errors": keeps_errors,
             "functions": functions,
             "peers": peers,
+            "frameworks": frameworks,
             "run_id": run_id,
             "threads": threads,
             "use_gpus": use_gpus,

@@ -34,6 +34,7 @@ class RunResources:
         use_gpus: whether trainers compute on GPUs.
         guard_key: of the advisory lock that workers share while they work for the run.
         cache_bytes: of decoded partitions that each worker may keep.
+        frameworks: of the models of the run, as a text.
         preparation: JSON of what makes a process of a worker's session ready.
         hosts: of each partition, where trainers of several exchange gradients; else nothing.
         rounds: those that are recorded, where one trainer of a round holds the weights.
@@ -51,6 +52,7 @@ class RunResources:
     use_gpus: bool
     guard_key: int
     cache_bytes: int
+    frameworks: str
     preparation: str
     hosts: Mapping[int, str] = field(default_factory=dict)
     rounds: ServedRounds = field(default_factory=ServedRounds)

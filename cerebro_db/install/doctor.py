@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from packaging.requirements import Requirement
 
 import cerebro_db
+from cerebro_db.configs.frameworks import Framework, frameworks
 from cerebro_db.errors import CerebroError, MissingPrerequisite
 from cerebro_db.install import installer, postgres, queries
 from cerebro_db.install.connection import rows, transaction
@@ -23,10 +24,9 @@ from cerebro_db.postgres.sessions.blocking import BlockingSession
 from cerebro_db.relay.machine import cores, memory_mb
 
 DISTRIBUTION = "cerebro-db"
-# Pythons for which there is a TensorFlow.
+# Pythons for which there are frameworks.
 _FIRST, _LAST = (3, 11), (3, 13)
-# One of them is needed, the others are for what their names say.
-_TENSORFLOW = ("cpu", "gpu")
+# A framework is needed, and its extra with it; the others are for what their names say.
 _OPTIONAL = {
     "images": "packing of JPEG and PNG",
     "onnx": "export as ONNX",
@@ -119,7 +119,7 @@ def _of_package() -> Iterator[Finding]:
         yield Finding("Python of trainers", "missing", name, advice)
     wanted = [Requirement(text) for text in metadata.requires(DISTRIBUTION) or ()]
     yield _libraries(wanted)
-    yield _tensorflow(wanted)
+    yield from _frameworks(wanted)
     for extra, purpose in _OPTIONAL.items():
         yield _extra(wanted, extra, purpose)
 
@@ -131,13 +131,23 @@ def _libraries(wanted: list[Requirement]) -> Finding:
     return Finding("libraries", "ok", "all that the package needs")
 
 
-def _tensorflow(wanted: list[Requirement]) -> Finding:
-    for extra in _TENSORFLOW:
+def _frameworks(wanted: list[Requirement]) -> Iterator[Finding]:
+    """A line about each framework; one of them is needed."""
+    found = [_framework(wanted, one) for one in frameworks().values()]
+    some = any(one.state == "ok" for one in found)
+    for one in found:
+        yield one._replace(state="optional") if some and one.state == "missing" else one
+
+
+def _framework(wanted: list[Requirement], framework: Framework) -> Finding:
+    for extra in framework.extras:
         if not _lacking(wanted, extra):
             versions = ", ".join(_shown_requirement(one) for one in _of_extra(wanted, extra))
-            return Finding("TensorFlow", "ok", f"{versions} (extra {extra})")
-    advice = _install(f"{DISTRIBUTION}[cpu]") + " (or [gpu])"
-    return Finding("TensorFlow", "missing", "none", advice)
+            return Finding(framework.title, "ok", f"{versions} (extra {extra})")
+    first, *others = framework.extras
+    advice = _install(f"{DISTRIBUTION}[{first}]")
+    more = f" (or {', '.join(f'[{one}]' for one in others)})" if others else ""
+    return Finding(framework.title, "missing", "none", advice + more)
 
 
 def _extra(wanted: list[Requirement], extra: str, purpose: str) -> Finding:

@@ -6,9 +6,10 @@ import io
 import json
 from collections.abc import Collection, Sequence
 
-from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
+from cerebro_db.configs.architectures.architecture import fingerprint
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
+from cerebro_db.configs.frameworks import check_architecture
 from cerebro_db.core.spec import Architecture
 from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
 from cerebro_db.postgres.catalog.runs import Catalog

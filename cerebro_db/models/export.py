@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from cerebro_db.configs.frameworks import check_format
 from cerebro_db.configs.names import Format, export_format
 from cerebro_db.models.registered import named_models, stored_facts
 from cerebro_db.models.trained import ROLE, ModelTable, load_models, no_state, recipe
@@ -36,6 +37,7 @@ def export(pool: SessionPool, request: ExportRequest, path: CallerPath | None) -
 
 def _exported(session: Session, table: ModelTable, mst_key: int, wanted: Format) -> list[bytes]:
     model = load_models(session, table, [mst_key])[0]
+    check_format(json.loads(model.architecture), wanted)
     task = json.dumps(recipe(model, table) | {"facts": stored_facts(table)})
     session.run(*preparation(use_gpus=False))
     rows = session.run(

@@ -11,13 +11,14 @@ from msgspec import structs
 
 from cerebro_db.columns.encoded import Encoding
 from cerebro_db.configs.architectures import nets
-from cerebro_db.configs.architectures.architecture import check_architecture, with_activations
+from cerebro_db.configs.architectures.architecture import with_activations
 from cerebro_db.configs.architectures.graphs import Scale
 from cerebro_db.configs.architectures.image import ImageNet
 from cerebro_db.configs.architectures.limits import read_json
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
 from cerebro_db.configs.architectures.nets import DataShape
 from cerebro_db.configs.architectures.tabular import Feature, TabularNet
+from cerebro_db.configs.frameworks import check_architecture
 from cerebro_db.configs.names import PREFIX
 from cerebro_db.errors import (
     CerebroError,

@@ -8,10 +8,14 @@ from typing import Any
 
 from msgspec import structs
 
-from cerebro_db.configs.architectures.architecture import check_architecture, with_dropout
-from cerebro_db.configs.architectures.freezing import parse_freeze, with_frozen
+from cerebro_db.configs.architectures.freezing import parse_freeze
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
-from cerebro_db.configs.architectures.members import check_members
+from cerebro_db.configs.frameworks import (
+    check_architecture,
+    check_members,
+    with_dropout,
+    with_frozen,
+)
 from cerebro_db.configs.grids import model_selection
 from cerebro_db.configs.grids.grid import Choices, Grid, metrics_notice, parse_compile_grid
 from cerebro_db.configs.grids.model_selection import Suits

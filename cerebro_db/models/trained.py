@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cerebro_db.columns.encoded import Recorded
-from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
+from cerebro_db.configs.architectures.architecture import fingerprint
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
-from cerebro_db.configs.grids.outputs import OutputSpec, output_names, outputs_of
-from cerebro_db.configs.grids.parameters import CompileParams, parse_compile_params
+from cerebro_db.configs.frameworks import check_architecture, compile_params_in, output_names
+from cerebro_db.configs.grids.outputs import OutputSpec, outputs_of
+from cerebro_db.configs.grids.parameters import CompileParams
 from cerebro_db.errors import InvalidArgument, UndefinedTable, WrongObjectType
 from cerebro_db.executors.tasks import input_task, target_task
 from cerebro_db.models.architectures import limits_of
@@ -43,7 +44,7 @@ class TrainedModel:
     @property
     def compile_params(self) -> CompileParams:
         """Parameters that it was compiled with."""
-        return parse_compile_params(self.compile_text)
+        return compile_params_in(self.architecture, self.compile_text)
 
     @functools.cached_property
     def outputs(self) -> tuple[OutputSpec, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
+from cerebro_db.configs.frameworks import framework_in
 from cerebro_db.core.decisions import EXTEND, Decision, Extension, Request, Wanted
 from cerebro_db.core.ports import Decider
 from cerebro_db.core.search import SearchSpec
@@ -108,6 +109,9 @@ class Attempt:
         hosts = hosts_of_peers(
             control, self._dialect.hosts, spec, setup.packed, settings.peer_network
         )
+        frameworks = ",".join(
+            sorted({framework_in(one.text).name for one in setup.models.values()})
+        )
         preparation = worker_task(
             run.run_id,
             spec.threads,
@@ -118,6 +122,7 @@ class Attempt:
             keeps_errors=spec.strategy.drives_segments,
             functions=bool(functions),
             peers=bool(hosts),
+            frameworks=frameworks,
         )
         place = RunResources(
             run_id=run.run_id,
@@ -131,6 +136,7 @@ class Attempt:
             use_gpus=spec.use_gpus,
             guard_key=guard_key(run),
             cache_bytes=cache_bytes,
+            frameworks=frameworks,
             preparation=preparation,
             hosts=hosts,
             rounds=ServedRounds(

@@ -11,19 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cerebro_db.configs.architectures.freezing import may_train, with_frozen
-from cerebro_db.configs.functions.callbacks import monitors_of
-from cerebro_db.configs.grids.outputs import (
-    OutputSpec,
+from cerebro_db.configs.frameworks import (
+    compile_params_in,
+    framework_in,
+    may_train,
     output_names,
-    outputs_of,
-    with_all_metrics,
+    with_frozen,
 )
+from cerebro_db.configs.functions.callbacks import monitors_of
+from cerebro_db.configs.grids.outputs import OutputSpec, outputs_of, with_all_metrics
 from cerebro_db.configs.grids.parameters import (
     CompileParams,
     ConfigurationText,
     FitParams,
-    parse_compile_params,
     parse_fit_params,
 )
 from cerebro_db.core.decisions import Change
@@ -146,7 +146,7 @@ class Maker:
     ) -> tuple[CompileParams, FitParams, tuple[OutputSpec, ...]]:
         self.tick()
         architecture = known[row.model_id]
-        compile_params = parse_compile_params(row.compile_params)
+        compile_params = compile_params_in(architecture.text, row.compile_params)
         fit_params = parse_fit_params(row.fit_params)
         outputs = outputs_of(compile_params, _output_names(architecture.text))
         check_fits(architecture, outputs, fit_params, self.packed, self.targets)
@@ -186,7 +186,7 @@ class Maker:
             fit_params=one.fit_params,
             hop_seconds=hop_seconds(facts, mean_rows, batch, one.fit_params.epochs),
             initial_seed=seed_of(self.seed, self._of_training(one.row.mst_key)),
-            jit=use_jit(facts, planned),
+            jit=framework_in(one.architecture.text).compiles and use_jit(facts, planned),
             steps_per_call=max(1, min(per_call, math.ceil(largest / batch))),
             goal=goal,
             budget=one.row.epochs,

@@ -8,11 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cerebro_db.configs.architectures.architecture import check_architecture
 from cerebro_db.configs.architectures.ensembles import mean_of
 from cerebro_db.configs.architectures.freezing import with_policy
+from cerebro_db.configs.frameworks import (
+    check_architecture,
+    check_layers_can_be_added,
+    output_names,
+)
 from cerebro_db.configs.grammar import parse_keywords
-from cerebro_db.configs.grids.outputs import output_names, outputs_of
+from cerebro_db.configs.grids.outputs import outputs_of
 from cerebro_db.configs.grids.parameters import compile_text
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import checked_description, model_name
@@ -222,6 +226,7 @@ def _new_version(
 def _architecture(model: TrainedModel) -> dict[str, Any]:
     """The architecture as the model computes it."""
     config: dict[str, Any] = json.loads(model.architecture)
+    check_layers_can_be_added(config, "run_id")
     policy = model.compile_params.dtype_policy
     return config if policy is None else with_policy(config, policy)
 

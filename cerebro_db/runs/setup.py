@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.frameworks import compile_params_in
+from cerebro_db.configs.grids.parameters import parse_fit_params
 from cerebro_db.core.folds import Folds
 from cerebro_db.core.run_spec import RunSpec, Workers
 from cerebro_db.core.search import SearchSpec
@@ -260,10 +261,10 @@ def check_without_data(session: Session, request: TrainRequest) -> None:
     """
     check_output(session, request)
     chosen = chosen_by(session, request)
-    load_architectures(session, chosen.architectures, chosen.model_ids)
+    known = load_architectures(session, chosen.architectures, chosen.model_ids)
     for row in chosen.rows:
         try:
-            parse_compile_params(row.text.compile_params)
+            compile_params_in(known[row.text.model_id].text, row.text.compile_params)
             parse_fit_params(row.text.fit_params)
         except CerebroError as error:
             error.message = f"{configuration_named(row.mst_key)}: {error.message}"

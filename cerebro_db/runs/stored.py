@@ -11,10 +11,11 @@ from dataclasses import replace
 from msgspec import structs
 
 import cerebro_db
-from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
+from cerebro_db.configs.architectures.architecture import fingerprint
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
-from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.frameworks import check_architecture, compile_params_in
+from cerebro_db.configs.grids.parameters import parse_fit_params
 from cerebro_db.core import events
 from cerebro_db.core.decisions import ADD, CLONE, Decision
 from cerebro_db.core.run_spec import RunSpec
@@ -244,7 +245,7 @@ def _configuration(
         architecture=architecture,
         compile_text=row.compile_params,
         fit_text=row.fit_params,
-        compile_params=parse_compile_params(row.compile_params),
+        compile_params=compile_params_in(architecture.text, row.compile_params),
         fit_params=parse_fit_params(row.fit_params),
         hop_seconds=row.hop_seconds,
         initial_seed=row.initial_seed,

@@ -6,9 +6,14 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
+from cerebro_db.configs.architectures.architecture import fingerprint
 from cerebro_db.configs.architectures.calibrated import SIGMOID, Config, scaled, without_activation
-from cerebro_db.configs.grids.outputs import output_names, outputs_of
+from cerebro_db.configs.frameworks import (
+    check_architecture,
+    check_layers_can_be_added,
+    output_names,
+)
+from cerebro_db.configs.grids.outputs import outputs_of
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import checked_description, is_registered, model_reference
 from cerebro_db.errors import InvalidArgument
@@ -85,6 +90,7 @@ def _reference(request: CalibrateRequest) -> Any:
 def _logits(model: TrainedModel, table: RegisteredModel) -> tuple[Config, str | None]:
     """The net that ends in logits, and its activation; None where the net ends in logits itself."""
     architecture, (output,) = json.loads(model.architecture), model.outputs
+    check_layers_can_be_added(architecture, _ROLE)
     classes = table.targets.num_classes
     if output.loss.all_arguments().get("from_logits"):
         if output.loss.name.startswith("Binary") and classes > 2:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from cerebro_db.configs.grids.outputs import output_names
+from cerebro_db.configs.frameworks import output_names
 from cerebro_db.configs.messages import check_divisor, shown
 from cerebro_db.core.spec import Architecture
 from cerebro_db.errors import InvalidArgument, WrongObjectType

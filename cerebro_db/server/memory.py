@@ -37,6 +37,7 @@ class WorkerMemory:
         listener: where trainers of other hosts come in, while there are any.
         chunk_bytes: most bytes of a state that one row may have.
         idle_seconds: for which the process is kept without a caller.
+        frameworks: of the run.
     """
 
     run_id: int
@@ -53,6 +54,7 @@ class WorkerMemory:
     listener: Listener | None = None
     chunk_bytes: int = 2**28
     idle_seconds: float = DEFAULT_SECONDS
+    frameworks: tuple[str, ...] = ()
 
     def begin(self, work: Any) -> int:
         """Remember what is under way, in place of anything that a cancelled statement left."""

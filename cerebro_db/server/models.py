@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from cerebro_db.configs.architectures import nets
-from cerebro_db.configs.architectures.architecture import check_architecture
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
+from cerebro_db.configs.frameworks import check_architecture, framework_of, framework_of_file
 from cerebro_db.configs.functions.expressions import parse_expression
 from cerebro_db.configs.grids.parameters import is_taken
 from cerebro_db.configs.names import check_name, check_path
@@ -37,8 +37,7 @@ from cerebro_db.server.host import Host
 from cerebro_db.server.joined import first_part, next_part, take_joined
 from cerebro_db.server.limits import bind
 from cerebro_db.server.settings import require_administrator, settings_of
-from cerebro_db.training.backends import backend
-from cerebro_db.training.environment import configure_once
+from cerebro_db.training.environment import computing, configure_once
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.functions import distribution_of, imported, places_of
 
@@ -105,7 +104,11 @@ def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, weights: int | None)
 
     def work(tick: Tick) -> str:
         configure_once(threads=1)
-        return backend().facts(config, limits, memory, model_weights).to_json()
+        return (
+            computing(framework_of(config).name)
+            .facts(config, limits, memory, model_weights)
+            .to_json()
+        )
 
     return compute(plpy, work)
 
@@ -147,7 +150,7 @@ def named_model(
 
     def work(tick: Tick) -> str:
         configure_once(threads=1)
-        return backend().net(known, sizes, outputs, "softmax" if classes else "linear")
+        return computing().net(known, sizes, outputs, "softmax" if classes else "linear")
 
     return compute(plpy, work)
 
@@ -162,7 +165,7 @@ def _parsed(text: str | None) -> Any:
 
 @entry
 def read_file(plpy: Any, gd: dict[str, Any], token: int | None) -> tuple[str | None, bytes | None]:
-    """The architecture in a file of Keras and the first part of its weights; then each further part.
+    """The architecture in a file of a model and the first part of its weights; then each further part.
 
     Args:
         token: of the file, which was joined in this session; None for the next part, which is None after the last one.
@@ -176,7 +179,7 @@ def read_file(plpy: Any, gd: dict[str, Any], token: int | None) -> tuple[str | N
 
     def work(tick: Tick) -> tuple[str, bytes]:
         configure_once(threads=1)
-        return backend().read_file(file, limits, memory, tick)
+        return computing(framework_of_file(file).name).read_file(file, limits, memory, tick)
 
     text, weights = compute(plpy, work)
     return text, first_part(gd, weights)
@@ -243,7 +246,8 @@ def register_function(plpy: Any, gd: dict[str, Any], request: RegisterFunctionRe
     package, version = distribution_of(path)
 
     def work(tick: Tick) -> int:
-        configure_once(threads=1)  # the package may import TensorFlow
+        configure_once(threads=1)
+        computing()  # the package may import the framework
         return places_of(imported(path))
 
     places = compute(plpy, work)

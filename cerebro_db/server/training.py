@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cerebro_db.configs.frameworks import named
 from cerebro_db.configs.settings import Settings
 from cerebro_db.errors import (
     InvalidArgument,
@@ -79,18 +80,20 @@ def prepare(
     cache_bytes: int | None,
     run_id: int | None,
     place: int | None = None,
+    frameworks: str | None = None,
 ) -> str:
-    """Import TensorFlow and get ready for a run."""
+    """Import the frameworks of a run, the default one where none are given, and get ready for it."""
     threads = checked("threads", threads, 1, MAX_THREADS)
     cache_bytes = checked("cache_bytes", cache_bytes, 0, MAX_CACHE_BYTES)
     run_id = checked("run_id", run_id, 0, 2**63 - 1)
     if place is not None:
         place = checked("place", place, 0, MAX_PLACE)
+    names = named(frameworks)
     settings = settings_of(plpy)
     plpy.execute(_KNOW_FUNCTIONS)
 
     def work(tick: Tick) -> str:
-        facts = configure(threads, bool(use_gpus), place)
+        facts = configure(threads, bool(use_gpus), place, names)
         remember(gd, run_id, cache_bytes, settings)
         return json.dumps(facts)
 
@@ -132,8 +135,10 @@ def _made_ready(plpy: Any, gd: dict[str, Any], given: Fields, has_peers: bool) -
     # A task can be anybody's: whether there is a network the catalog says.
     known = network_known(gd).trainer_network
     settings = replace(Settings.of(given.texts("settings")), trainer_network=known)
-    configure(threads, given.flag("use_gpus"), _place(given, plpy.segment))
+    names = named(given.text("frameworks") if given.has("frameworks") else None)
+    configure(threads, given.flag("use_gpus"), _place(given, plpy.segment), names)
     memory = remember(gd, run_id, cache_bytes, settings, has_peers=has_peers)
+    memory.frameworks = names
     memory.keeps_errors = given.flag("keeps_errors", False)
     return memory
 
@@ -155,7 +160,7 @@ def prepare_process(plpy: Any, gd: dict[str, Any], task: str | None) -> str:
     """
     memory = compute(plpy, lambda tick: prepared(plpy, gd, task or "", tick))
     listener = {} if memory.listener is None else {"address": memory.listener.address._asdict()}
-    return json.dumps(configured() | listener)
+    return json.dumps(configured(memory.frameworks) | listener)
 
 
 @entry

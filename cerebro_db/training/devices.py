@@ -13,22 +13,44 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from cerebro_db.configs.frameworks import default, frameworks, installed
+from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.training.backends import TENSORFLOW
 
 NVIDIA = "nvidia"
-SOURCES = (TENSORFLOW, NVIDIA)
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ORDER = "CUDA_DEVICE_ORDER"
 # One of these is there wherever a program can reach a GPU, whoever made it.
 _NODES = ("nvidia[0-9]*", "kfd", "dxg", "dri/renderD*")
-_SECONDS = {NVIDIA: 20.0, TENSORFLOW: 120.0}
+_SECONDS, _SECONDS_OF_FRAMEWORKS = 20.0, 120.0
 _POLL_SECONDS = 0.05
 _GPU = re.compile(r"^\s*(?:GPU \d+:|MIG ).*\(UUID: ((?:GPU|MIG)-[\w/-]+)\)\s*$")
 # What an administrator has left to this process, before we write there.
 _GIVEN = os.environ.get(VISIBLE)
 _REPORT = "from cerebro_db.training.backends import backend; backend({!r}).report_devices()"
 Tick = Callable[[], None]
+
+
+def sources() -> tuple[str, ...]:
+    """What can list GPUs: the frameworks, and NVIDIA's program."""
+    return (*frameworks(), NVIDIA)
+
+
+def checked_source(given: str | None) -> str:
+    """The name of a source in lower case; the default framework where none is given.
+
+    Raises:
+        InvalidArgument: there is no such source.
+    """
+    source = default() if given is None else given.strip().lower()
+    if source not in sources():
+        raise _unknown(shown(given))
+    return source
+
+
+def _unknown(got: str) -> InvalidArgument:
+    *most, last = (f"'{name}'" for name in sources())
+    return InvalidArgument(f"source: got {got}; allowed: {', '.join(most)} or {last}")
 
 
 def described(source: str | None, tick: Tick) -> list[str]:
@@ -38,18 +60,17 @@ def described(source: str | None, tick: Tick) -> list[str]:
         source: who is asked.
         tick: called while waiting; an exception of it ends the waiting.
     """
-    if source not in SOURCES:
-        got = "NULL" if source is None else repr(source)
-        raise InvalidArgument(f"source: got {got}; allowed: '{TENSORFLOW}' or '{NVIDIA}'")
+    if source not in sources():
+        raise _unknown("NULL" if source is None else repr(source))
     if not has_nodes():
         return []
     if source == NVIDIA:
         return [line for line in _nvidia(tick) if line.strip()]
-    return _from_tensorflow(tick)
+    return _from_framework(source, tick) if source in installed() else []
 
 
 def has_nodes(folder: Path = Path("/dev")) -> bool:
-    """True if the system has a device that may be a GPU: asking TensorFlow takes seconds."""
+    """True if the system has a device that may be a GPU: asking a framework takes seconds."""
     return any(next(folder.glob(pattern), None) is not None for pattern in _NODES)
 
 
@@ -62,7 +83,7 @@ def chosen(place: int, lines: Sequence[str], given: str | None) -> str | None:
         given: what ``CUDA_VISIBLE_DEVICES`` was: an administrator may have left some GPUs only.
 
     Returns:
-        None where nobody can tell; TensorFlow then takes what it finds.
+        None where nobody can tell; a framework then takes what it finds.
     """
     usable = _named(lines) if given is None else _left(given)
     return usable[place % len(usable)] if usable else None
@@ -100,11 +121,11 @@ def _nvidia(tick: Tick) -> list[str]:
     program = shutil.which("nvidia-smi")
     if program is None or not has_nodes():
         return []
-    return _answer([program, "-L"], dict(os.environ), _SECONDS[NVIDIA], tick).splitlines()
+    return _answer([program, "-L"], dict(os.environ), _SECONDS, tick).splitlines()
 
 
-def _from_tensorflow(tick: Tick) -> list[str]:
-    """GPUs as TensorFlow lists them in another process: this one would keep memory of them."""
+def _from_framework(source: str, tick: Tick) -> list[str]:
+    """GPUs as a framework lists them in another process: this one would keep memory of them."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -115,8 +136,8 @@ def _from_tensorflow(tick: Tick) -> list[str]:
         environment.pop(name, None)
         if value is not None:
             environment[name] = value
-    command = [interpreter(), "-P", "-c", _REPORT.format(TENSORFLOW)]
-    answer = _answer(command, environment, _SECONDS[TENSORFLOW], tick)
+    command = [interpreter(), "-P", "-c", _REPORT.format(source)]
+    answer = _answer(command, environment, _SECONDS_OF_FRAMEWORKS, tick)
     return [str(line) for line in json.loads(answer.splitlines()[-1])] if answer.strip() else []
 
 

@@ -1,4 +1,4 @@
-"""The process that computes: its threads, its device, its memory; set up once for the framework of its backend."""
+"""The process that computes: its threads, its device, its memory; each framework is set up once, when it is needed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import platform
 import re
 import resource
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cerebro_db.configs import frameworks
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training import backends, devices
 
@@ -59,24 +61,28 @@ def processor() -> str:
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _configured: dict[str, Any] = {}
+_set_up: dict[str, dict[str, Any]] = {}
 
 
 def preload() -> None:
-    """Import the frameworks for processes that are forked from this one; each configures its own.
+    """Import frameworks for processes that are forked from this one; each configures its own.
 
-    Nothing is computed here, no device is looked for, and no threads of BLAS are started.
+    Nothing is computed here, no device is looked for, and no threads of BLAS are started. A framework that is not
+    imported here is imported by the trainers that need it.
     """
     for name in _THREADS:
         os.environ[name] = "1"
-    for name in backends.NAMES:
+    for name in frameworks.installed():
         backends.backend(name).set_environment()
-        backends.backend(name).preload()
+    for name in frameworks.installed():
+        if frameworks.frameworks()[name].is_preloaded:
+            backends.backend(name).preload()
 
 
 def versions() -> dict[str, str]:
     """Versions of NumPy and of the libraries that compute."""
     found = {"numpy": str(np.__version__)}
-    for name in backends.NAMES:
+    for name in frameworks.installed():
         found |= backends.backend(name).versions()
     return found
 
@@ -85,16 +91,16 @@ def configure(
     threads: int,
     use_gpus: bool = False,
     place: int | None = None,
-    framework: str = backends.TENSORFLOW,
+    names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Import a framework with ``threads`` threads for its kernels and for BLAS.
+    """Import frameworks with ``threads`` threads for their kernels and for BLAS.
 
     Args:
         threads: how many.
         use_gpus: whether to compute on GPUs.
         place: of this process among those that share the GPUs of the host: it takes one of them.
             None for all that there are.
-        framework: name of its backend.
+        names: of the frameworks; None for the default one. Others are imported when they are needed.
 
     Returns:
         What belongs in a run's manifest: versions, threads, oneDNN, device.
@@ -110,22 +116,51 @@ def configure(
                 f"got {wanted} in a worker that runs with {_configured}; "
                 "allowed: one setting in the life of a worker"
             )
-        return dict(_configured)
-    used = backends.backend(framework)
-    used.refuse_imported()
-    set_environment(threads, use_gpus, place, framework)
-    facts = used.set_up(threads, use_gpus) | {
-        "numpy": np.__version__,
-        "python": ".".join(map(str, sys.version_info[:3])),
-        "processor": processor(),
-    }
-    _configured.update(wanted | facts)
-    return dict(_configured)
+    else:
+        for name in frameworks.installed():
+            backends.backend(name).refuse_imported()
+        set_environment(threads, use_gpus, place)
+        _configured.update(wanted)
+    found: dict[str, Any] = {}
+    for name in (frameworks.default(),) if names is None else names:
+        found |= _facts_of(name)
+    _configured.update(
+        numpy=np.__version__,
+        python=".".join(map(str, sys.version_info[:3])),
+        processor=processor(),
+    )
+    return found | _configured
 
 
-def configured() -> dict[str, Any]:
-    """Facts of this process that ``configure`` has returned."""
-    return dict(_configured)
+def _facts_of(name: str) -> dict[str, Any]:
+    """Facts of a framework, which is imported and set up by its first use in this process."""
+    if name not in _set_up:
+        frameworks.require_installed(name)
+        _set_up[name] = backends.backend(name).set_up(
+            _configured["threads"], _configured["use_gpus"]
+        )
+    return _set_up[name]
+
+
+def computing(name: str | None = None) -> backends.Backend:
+    """The backend of a framework, set up where this process is; the default one without a name.
+
+    Raises:
+        MissingLibrary: it is not installed.
+    """
+    name = frameworks.default() if name is None else name
+    if _configured:
+        _facts_of(name)
+    return backends.backend(name)
+
+
+def configured(names: Sequence[str] | None = None) -> dict[str, Any]:
+    """Facts of this process, and of some frameworks; without names of all that it has set up."""
+    found: dict[str, Any] = {}
+    for name, facts in _set_up.items():
+        if names is None or name in names:
+            found |= facts
+    return found | _configured
 
 
 def lasting() -> list[Any] | None:
@@ -140,18 +175,17 @@ def configured_threads() -> int | None:
 
 
 def configure_once(threads: int) -> None:
-    """Set this process up unless that was done already."""
+    """Set this process up unless that was done already; frameworks are imported when they are needed."""
     if not _configured:
-        configure(threads)
+        configure(threads, names=())
 
 
-def set_environment(
-    threads: int, use_gpus: bool, place: int | None = None, framework: str = backends.TENSORFLOW
-) -> None:
-    """Set what a framework and BLAS read when they are imported."""
+def set_environment(threads: int, use_gpus: bool, place: int | None = None) -> None:
+    """Set what frameworks and BLAS read when they are imported."""
     for name in _THREADS:
         os.environ[name] = str(threads)
-    backends.backend(framework).set_environment()
+    for name in frameworks.installed():
+        backends.backend(name).set_environment()
     if not use_gpus:
         os.environ[devices.VISIBLE] = "-1"
     elif place is not None:

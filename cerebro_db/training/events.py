@@ -12,7 +12,7 @@ from msgspec import Meta
 from cerebro_db.configs.functions.callbacks import LOG_DIR
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.training.backends import backend
+from cerebro_db.training.environment import computing
 from cerebro_db.training.folders import Folder
 from cerebro_db.wire import Wire
 
@@ -106,7 +106,7 @@ def _write_epoch(
     with folder.below(*parts) as place:
         if not place.has(file):
             named = {f"epoch_{name}": value for name, value in values.items()}
-            place.write(file, backend().event_file(epoch, named))
+            place.write(file, computing().event_file(epoch, named))
 
 
 def _checked(log_dir: str) -> str:

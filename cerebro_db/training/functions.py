@@ -14,7 +14,7 @@ from cerebro_db.configs.functions.expressions import parse_expression
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import PREFIX, check_path
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.training.backends import backend
+from cerebro_db.training.environment import computing
 
 # What no loss, metric or schedule is in, whoever asks for it.
 _OWN = ("cerebro_db", "pip", "psycopg2", "setuptools")
@@ -63,7 +63,7 @@ def function_of(name: str) -> Callable[..., Any]:
         )
     if name not in _imported and _known[name].expression is not None:
         expression = parse_expression(_known[name].expression, f"{PREFIX}{name}")
-        _imported[name] = backend().function(expression, name)
+        _imported[name] = computing().function(expression, name)
     if name not in _imported:
         registered, (package, found) = _known[name], distribution_of(str(_known[name].path))
         if (package, found) != (registered.package, registered.version):

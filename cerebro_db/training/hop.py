@@ -17,9 +17,8 @@ from cerebro_db.errors import PACK_AGAIN, ConfigurationFailed, InvalidData, Inva
 from cerebro_db.protocol import HopReport, RoundReport
 from cerebro_db.training import state as states
 from cerebro_db.training.averaging import of_replica
-from cerebro_db.training.backends import TENSORFLOW, backend
 from cerebro_db.training.buffers import Shapes
-from cerebro_db.training.environment import peak_mb, reset_peak
+from cerebro_db.training.environment import computing, peak_mb, reset_peak
 from cerebro_db.training.functions import function_of, places_of
 from cerebro_db.training.partitions import Buffers, CacheKey, Partition, PartitionCache, RowOrder
 from cerebro_db.training.peers.parameter_server import ServedRound
@@ -36,7 +35,7 @@ def scheduler_of(fit: FitParams) -> CallbackSpec | None:
 
 
 def scheduled_rate(
-    scheduler: CallbackSpec, epoch: int, current: float, framework: str = TENSORFLOW
+    scheduler: CallbackSpec, epoch: int, current: float, framework: str | None = None
 ) -> float:
     """The learning rate of an epoch, which is counted from 1; Keras, and schedules, count from 0.
 
@@ -44,7 +43,7 @@ def scheduled_rate(
         scheduler: which sets it.
         epoch: which begins.
         current: the learning rate of the epoch before.
-        framework: name of the backend that computes.
+        framework: name of the backend that computes; None for the default one.
 
     Raises:
         ConfigurationFailed: it is no number from 0.
@@ -56,7 +55,7 @@ def scheduled_rate(
         given = (epoch - 1, current)[: places_of(function)]
         rate = float(function(*given))
     else:
-        rate = backend(framework).scheduled_rate(spec, epoch - 1)
+        rate = computing(framework).scheduled_rate(spec, epoch - 1)
     if not (math.isfinite(rate) and rate >= 0):
         raise ConfigurationFailed(
             f"LearningRateScheduler: got the learning rate {rate} for epoch {epoch}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from cerebro_db.training.backends import Program, Scorer, backend
+from cerebro_db.training.backends import Program, Scorer
+from cerebro_db.training.environment import computing
 from cerebro_db.training.recipe import Recipe
 
 T = TypeVar("T")
@@ -35,7 +36,7 @@ class Programs(_Recent[Program]):
 
     def get(self, recipe: Recipe, use: str = "") -> tuple[Program, bool]:
         """The program of a recipe, and whether it had to be made; for another use it is another one."""
-        framework = backend(recipe.backend)
+        framework = computing(recipe.backend)
         key = (recipe.backend, framework.program_key(recipe), use)
         return self._get(key, lambda: framework.program(recipe))
 
@@ -45,6 +46,6 @@ class Scorers(_Recent[Scorer]):
 
     def get(self, recipe: Recipe) -> Scorer:
         """The scorer of a recipe, made where there is none."""
-        framework = backend(recipe.backend)
+        framework = computing(recipe.backend)
         key = (recipe.backend, framework.scorer_key(recipe))
         return self._get(key, lambda: framework.scorer(recipe))[0]

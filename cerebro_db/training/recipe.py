@@ -6,9 +6,9 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-from cerebro_db.configs.grids.outputs import OutputSpec, output_names, outputs_of
+from cerebro_db.configs.frameworks import framework_of, output_names
+from cerebro_db.configs.grids.outputs import OutputSpec, outputs_of
 from cerebro_db.configs.grids.parameters import CompileParams, FitParams
-from cerebro_db.training.backends import TENSORFLOW
 from cerebro_db.training.scores.targets import TargetFacts
 
 
@@ -23,7 +23,6 @@ class Recipe:
         targets: the stored targets.
         jit: whether the loop is compiled to machine code (XLA).
         steps_per_call: mini-batches of one call.
-        backend: name of the framework that computes.
     """
 
     architecture: dict[str, Any]
@@ -33,7 +32,11 @@ class Recipe:
     targets: TargetFacts
     jit: bool
     steps_per_call: int
-    backend: str = TENSORFLOW
+
+    @functools.cached_property
+    def backend(self) -> str:
+        """The name of the framework that computes: that of the architecture."""
+        return framework_of(self.architecture).name
 
     @functools.cached_property
     def outputs(self) -> tuple[OutputSpec, ...]:

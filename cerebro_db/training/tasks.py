@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from cerebro_db.configs.architectures.architecture import check_architecture
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.architectures.memory import (
     FEWER_MODELS,
@@ -17,13 +16,15 @@ from cerebro_db.configs.architectures.memory import (
     check_worker_memory,
     worker_memory,
 )
-from cerebro_db.configs.grids.parameters import MAX_OUTPUTS, parse_compile_params, parse_fit_params
+from cerebro_db.configs.frameworks import check_architecture, framework_of
+from cerebro_db.configs.grids.parameters import MAX_OUTPUTS, parse_fit_params
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import Format
 from cerebro_db.errors import InvalidArgument, PeersApart, RunFailed
 from cerebro_db.training import state as states
-from cerebro_db.training.backends import ModelSize, Tick, backend
+from cerebro_db.training.backends import ModelSize, Tick
 from cerebro_db.training.buffers import MAX_INPUTS, Shapes
+from cerebro_db.training.environment import computing
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.folds import fold_of
 from cerebro_db.training.hop import HopTask, RoundPart
@@ -67,7 +68,7 @@ class Architectures:
         """The checked JSON of an architecture."""
         if architecture_id not in self._known:
             config = check_architecture(text, self._limits)
-            self._sizes[architecture_id] = backend().check_size(
+            self._sizes[architecture_id] = computing(framework_of(config).name).check_size(
                 config, self._limits, self._memory_mb
             )
             self._known[architecture_id] = config
@@ -121,10 +122,11 @@ def recipe_of(given: Fields | Mapping[str, Any], known: Architectures) -> Recipe
         InvalidArgument: something is missing in it, or is not what it must be.
     """
     task = given if isinstance(given, Fields) else Fields(given)
+    architecture = known.get(task.text("architecture_id"), task.text("architecture"))
     return Recipe(
-        architecture=known.get(task.text("architecture_id"), task.text("architecture")),
+        architecture=architecture,
         architecture_id=task.text("architecture_id"),
-        compile_params=parse_compile_params(task.text("compile_params")),
+        compile_params=framework_of(architecture).compile_params(task.text("compile_params")),
         fit_params=parse_fit_params(task.text("fit_params")),
         targets=_targets(task.object("targets")),
         jit=task.flag("jit"),
@@ -146,7 +148,7 @@ def export(text: str, data: bytes, wanted: Format, known: Architectures, tick: T
     recipe = recipe_of(task, known)
     documents = {name: task.text(name) for name in ("architecture", "facts") if task.has(name)}
     state = states.from_bytes(data)
-    return backend(recipe.backend).export(recipe, state, wanted, documents, tick)
+    return computing(recipe.backend).export(recipe, state, wanted, documents, tick)
 
 
 def hop_of(

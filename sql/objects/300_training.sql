@@ -1,9 +1,9 @@
 -- What workers run: one hop, one scoring pass, and how they get ready.
 
-CREATE OR REPLACE FUNCTION cerebro._prepare_worker(threads integer, use_gpus boolean, cache_bytes bigint, run_id bigint, place integer DEFAULT NULL)
-RETURNS text LANGUAGE plpython3u AS {{ plpython('return relay.trainer("training.prepare", threads, use_gpus, cache_bytes, run_id, place, like=[threads, use_gpus])') }};
-COMMENT ON FUNCTION cerebro._prepare_worker(integer, boolean, bigint, bigint, integer) IS
-'Internal: gives this session a trainer and sets the bound of its cache of decoded partitions; returns what belongs in the manifest of a run.';
+CREATE OR REPLACE FUNCTION cerebro._prepare_worker(threads integer, use_gpus boolean, cache_bytes bigint, run_id bigint, place integer DEFAULT NULL, frameworks text DEFAULT NULL)
+RETURNS text LANGUAGE plpython3u AS {{ plpython('return relay.trainer("training.prepare", threads, use_gpus, cache_bytes, run_id, place, frameworks, like=[threads, use_gpus])') }};
+COMMENT ON FUNCTION cerebro._prepare_worker(integer, boolean, bigint, bigint, integer, text) IS
+'Internal: gives this session a trainer with some frameworks, and sets the bound of its cache of decoded partitions; returns what belongs in the manifest of a run.';
 
 CREATE OR REPLACE FUNCTION cerebro._prepare_process(task text)
 RETURNS text LANGUAGE plpython3u AS {{ plpython('return relay.trainer("training.prepare_process", task, like=relay.like(-1, task))') }};

@@ -9,13 +9,16 @@ import textwrap
 
 # What the virtual environment has, asked of its own Python. The server indents bodies, strings in them too.
 REPORT = """
-import importlib.util, json, sys
-found = {"python": list(sys.version_info[:2]), "tensorflow": importlib.util.find_spec("tensorflow") is not None}
+import json, sys
+found = {"python": list(sys.version_info[:2]), "cerebro_db": None}
 try:
     import cerebro_db
     found["cerebro_db"] = cerebro_db.__version__
+    from cerebro_db.configs.frameworks import frameworks, installed
+    found["installed"] = list(installed())
+    found["extras"] = [extra for one in frameworks().values() for extra in one.extras]
 except ImportError:
-    found["cerebro_db"] = None
+    pass
 print(json.dumps(found))
 """
 USER = pwd.getpwuid(os.geteuid()).pw_name
@@ -76,11 +79,13 @@ def lacking():
                 PIP, TOLD["version"]
             ),
         )
-    elif not found["tensorflow"]:
+    elif not found.get("installed", True):
+        first, others = found["extras"][0], found["extras"][1:]
         yield (
-            "{} has no TensorFlow".format(PYTHON),
-            'Install it there, on the server\'s machine: {} install "cerebro-db[cpu]"'
-            ' (or "cerebro-db[gpu]").'.format(PIP),
+            "{} has no framework that computes".format(PYTHON),
+            'Install one there, on the server\'s machine: {} install "cerebro-db[{}]" (or {}).'.format(
+                PIP, first, ", ".join("[{}]".format(one) for one in others)
+            ),
         )
 
 

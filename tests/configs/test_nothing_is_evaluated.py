@@ -46,6 +46,9 @@ ALLOWED = {
     # Modules of the package itself: an entry by its name, and all of them before processes are forked.
     "cerebro_db/trainers/child.py": ["import_module"],
     "cerebro_db/trainers/keeper.py": ["import_module"],
+    # Modules and packages that lie in the package's own folders, by the names of their files.
+    "cerebro_db/configs/frameworks/__init__.py": ["import_module"],
+    "cerebro_db/training/backends/__init__.py": ["import_module"],
 }
 
 

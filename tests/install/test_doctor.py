@@ -12,6 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import cerebro_db
+from cerebro_db.configs.frameworks import frameworks
 from cerebro_db.install import doctor, postgres
 from cerebro_db.install.doctor import examine
 from cerebro_db.install.embedded import Cluster
@@ -149,7 +150,8 @@ def test_it_knows_the_extras_of_the_package() -> None:
         for text in metadata.requires("cerebro-db") or ()
         if "extra ==" in text
     }
-    told = {*doctor._TENSORFLOW, *doctor._OPTIONAL}
+    of_frameworks = {extra for one in frameworks().values() for extra in one.extras}
+    told = {*of_frameworks, *doctor._OPTIONAL}
     assert extras - {"demo", "dev", "docs", "test"} == told
 
 

@@ -317,7 +317,7 @@ class TestMissing:
         [
             ('"cerebro_db": null', "no cerebro-db; needed: cerebro-db "),
             ('"cerebro_db": "0.0.1"', "cerebro-db 0.0.1; needed: cerebro-db "),
-            (f'"cerebro_db": "{cerebro_db.__version__}"', "no TensorFlow"),
+            (f'"cerebro_db": "{cerebro_db.__version__}"', "no framework that computes"),
         ],
     )
     def test_python_that_lacks_something(
@@ -326,7 +326,8 @@ class TestMissing:
         """A program that tells what another virtual environment would."""
         python = own_folder / "bin" / "python"
         python.parent.mkdir(exist_ok=True)
-        told = f'{{"python": [3, 11], "tensorflow": false, {found}}}'
+        lists = '"installed": [], "extras": ["cpu", "gpu"]'
+        told = f'{{"python": [3, 11], {lists}, {found}}}'
         python.write_text(f"#!/bin/sh\necho '{told}'\n")
         python.chmod(0o755)
         message, hint = self._message(empty_database, Script(python=str(python)))

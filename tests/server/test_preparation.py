@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cerebro_db.configs.frameworks import default
 from cerebro_db.errors import InvalidArgument, PeersApart
 from cerebro_db.server import training
 
@@ -66,7 +67,7 @@ def test_a_segment_has_its_index_among_the_gpus(
     places = {"0": 0, "1": 0, "2": 1}
     task = json.dumps(GOOD | {"use_gpus": True, "threads": 1, "places": places})
     training.prepared(_plpy(segment), {}, task, lambda: None)
-    assert told == [1, True, place]
+    assert told == [1, True, place, (default(),)]
 
 
 @pytest.mark.parametrize("known", [None, "{}", '{"peer_ports": "40000-40999"}'])

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cerebro_db.configs.architectures.architecture import check_architecture, fingerprint
-from cerebro_db.configs.grids.parameters import parse_compile_params, parse_fit_params
+from cerebro_db.configs.architectures.architecture import fingerprint
+from cerebro_db.configs.frameworks import check_architecture, framework_of
+from cerebro_db.configs.grids.parameters import parse_fit_params
 from cerebro_db.training.folds import Fold
 from cerebro_db.training.partitions import Buffers, RowOrder
 from cerebro_db.training.scores.targets import TargetFacts
@@ -68,7 +69,7 @@ def recipe() -> Callable[..., Any]:
         return Recipe(
             config,
             fingerprint(config),
-            parse_compile_params(compile_params),
+            framework_of(config).compile_params(compile_params),
             parse_fit_params(fit_params),
             targets or TargetFacts("class", CLASSES, ()),
             jit,

@@ -65,7 +65,12 @@ def check_architecture(text: str, limits: ArchitectureLimits = _DEFAULT_LIMITS) 
     Build the model from what this returns, never from the text: how the model was compiled is
     left out here, unchecked, because Keras would run it.
     """
-    config: dict[str, Any] = _as_keras_3(_without_compile_config(read_json(text, limits)), limits)
+    return checked(read_json(text, limits), limits)
+
+
+def checked(read: dict[str, Any], limits: ArchitectureLimits = _DEFAULT_LIMITS) -> dict[str, Any]:
+    """Returns the configuration of an allowed model, from JSON that keeps the limits of texts."""
+    config: dict[str, Any] = _as_keras_3(_without_compile_config(read), limits)
     if config.get("class_name") not in sorted(MODELS):  # it may be anything, even unhashable
         refuse(f"got an object of class {shown(config.get('class_name'))} at the top; allowed are "
                 "Sequential and Functional")  # fmt: skip

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from cerebro_db.configs.messages import shown
-from cerebro_db.errors import InvalidArgument, RunFailed
+from cerebro_db.configs.frameworks import default
+from cerebro_db.errors import RunFailed
 from cerebro_db.postgres.calls.host import control_session
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.dialects.statements.hosts import LOCALHOST, Hosts, Server
@@ -17,20 +17,10 @@ from cerebro_db.postgres.tables.kinds import GPUS
 from cerebro_db.postgres.tables.outputs import new_outputs, replaced
 from cerebro_db.postgres.tables.packed import PackedTable
 from cerebro_db.requests.administration import GpuRequest
-from cerebro_db.training.backends import TENSORFLOW
-from cerebro_db.training.devices import NVIDIA, SOURCES
+from cerebro_db.training.devices import NVIDIA, checked_source
 
 # A server without segments.
 _ITSELF = Server(1, 0, "p", LOCALHOST)
-
-
-def checked_source(given: str | None) -> str:
-    """Source of the figures about GPUs, in lower case."""
-    source = TENSORFLOW if given is None else given.strip().lower()
-    if source not in SOURCES:
-        listed = " or ".join(f"'{name}'" for name in SOURCES)
-        raise InvalidArgument(f"source: got {shown(given)}; allowed: {listed}")
-    return source
 
 
 def write_configuration(
@@ -85,7 +75,7 @@ def gpus_of_hosts(
         session: has the caller's rights.
         hosts: of the dialect.
         servers: of the cluster.
-        source: who is asked, ``nvidia`` or ``tensorflow``.
+        source: who is asked, ``nvidia`` or a framework.
     """
     names = first_segments(servers) or {0: LOCALHOST}
     rows = session.run(*hosts.gpus(list(names), source))
@@ -93,8 +83,8 @@ def gpus_of_hosts(
 
 
 def hosts_with_gpus(session: Session, hosts: Hosts, servers: Sequence[Server]) -> set[str]:
-    """Hosts where TensorFlow sees any GPU."""
-    found = gpus_of_hosts(session, hosts, servers, TENSORFLOW)
+    """Hosts where the default framework sees any GPU."""
+    found = gpus_of_hosts(session, hosts, servers, default())
     return {name for name, gpus in found.items() if gpus}
 
 
@@ -138,7 +128,7 @@ def check_gpus(session: Session, hosts: Hosts, tables: Sequence[PackedTable]) ->
     if not servers:
         return
     # The first source answers at once, but is not there for every kind of GPU.
-    for source in (NVIDIA, TENSORFLOW):
+    for source in (NVIDIA, default()):
         found = gpus_of_hosts(session, hosts, servers, source)
         servers = [server for server in servers if not found[server.hostname]]
         if not servers:

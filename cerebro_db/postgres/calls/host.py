@@ -83,15 +83,17 @@ def _unlock(session: Session) -> None:
         session.close()
 
 
-def preparation(use_gpus: bool, place: int = 0) -> tuple[str, tuple[int, bool, int, int, int]]:
+def preparation(use_gpus: bool, place: int = 0) -> tuple[str, tuple[int, bool, int, int, int, str]]:
     """The statement that gives a session a trainer that scores; it belongs to no run, and caches nothing.
+
+    Frameworks are imported when a model needs them.
 
     Args:
         use_gpus: whether to compute on them.
         place: among the trainers that share the GPUs.
     """
-    sql = "SELECT cerebro._prepare_worker(%s, %s, %s, %s, %s)"
-    return sql, (SCORING_THREADS, use_gpus, 0, NO_RUN, place)
+    sql = "SELECT cerebro._prepare_worker(%s, %s, %s, %s, %s, %s)"
+    return sql, (SCORING_THREADS, use_gpus, 0, NO_RUN, place, "")
 
 
 class Client(NamedTuple):

@@ -1,5 +1,7 @@
 """Backends: the frameworks that compute, each a package here that has a ``Backend`` named ``BACKEND``.
 
+Each has the name of its module in ``configs/frameworks``, which knows its architectures and configurations.
+
 All else in ``training`` knows rows, states and recipes, and computes by these protocols. A backend compiles a program
 for configurations of one kind: it takes the scalars of one of them (``prepare``), a state (``load``), and the rows of
 a call (``train``), and gives back the next state (``save``). A scorer does the same for loss, metrics and predictions.
@@ -10,6 +12,8 @@ they compute, and drivers do not compute. ``tests/training/backends`` has the co
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -28,8 +32,6 @@ if TYPE_CHECKING:  # drivers name backends, and import no arrays
     from cerebro_db.training.scores.sums import Partial
     from cerebro_db.training.state import State
 
-TENSORFLOW = "tensorflow"
-NAMES = (TENSORFLOW,)
 Tick = Callable[[], None]
 
 
@@ -276,9 +278,8 @@ class Backend(Protocol):
         """A file for TensorBoard with the values of one step, by name."""
 
 
-def backend(name: str = TENSORFLOW) -> Backend:
-    """The backend of a name."""
-    from cerebro_db.training.backends import tensorflow
-
-    found: dict[str, Backend] = {TENSORFLOW: tensorflow.BACKEND}
-    return found[name]
+@functools.cache
+def backend(name: str) -> Backend:
+    """The backend of a framework."""
+    found: Backend = importlib.import_module(f"{__name__}.{name}").BACKEND
+    return found

@@ -13,9 +13,10 @@ import numpy as np
 from cerebro_db.configs.grids.outputs import AUC, CONFUSION, CURVES, is_exact, metric_names
 from cerebro_db.errors import PACK_AGAIN, InvalidArgument, InvalidData
 from cerebro_db.training import state as states
-from cerebro_db.training.backends import Scorer, backend
+from cerebro_db.training.backends import Scorer
 from cerebro_db.training.buffers import Shapes
 from cerebro_db.training.causes import cause
+from cerebro_db.training.environment import computing
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.folds import Fold, fold_of
 from cerebro_db.training.partitions import Partition, PartitionCache
@@ -442,7 +443,7 @@ def try_scores(text: str, scorers: Scorers, known: Architectures) -> str:
             scorer = scorers.get(recipe)
             targets = [np.zeros((1, *one.shape), one.dtype) for one in recipe.targets.each]
             partial = scorer.measure(np.zeros((1, *scorer.row), np.float32), *targets)
-            backend(recipe.backend).metrics(recipe, partial)
+            computing(recipe.backend).metrics(recipe, partial)
         except Exception as error:  # whatever Keras raises is about this configuration
             errors[mst_key] = f"its loss or metrics cannot be computed: {cause(error)}"
             continue
@@ -477,7 +478,7 @@ def _result(task: Fields, known: Architectures) -> dict[str, Any]:
     recipe = recipe_for(task, recipe_of(task, known))
     partials = task.raw("partials")
     total = add_partials([Partial.from_json(partial) for partial in partials])
-    values = backend(recipe.backend).metrics(recipe, total)
+    values = computing(recipe.backend).metrics(recipe, total)
     kind = task.text("detail") if task.has("detail") else None
     details = list(zip(*(partial["details"] for partial in partials), strict=True)) if kind else []
     if kind == AUC:

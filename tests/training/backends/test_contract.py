@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+from cerebro_db.configs import frameworks
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
+from cerebro_db.configs.frameworks import Framework
 from cerebro_db.configs.functions.expressions import parse_expression
 from cerebro_db.configs.names import Format
-from cerebro_db.errors import CerebroError, InvalidArchitecture, InvalidState
+from cerebro_db.errors import (
+    CerebroError,
+    InvalidArchitecture,
+    InvalidArgument,
+    InvalidState,
+    MissingLibrary,
+)
 from cerebro_db.training import backends
 from cerebro_db.training.backends import Backend
 from cerebro_db.training.recipe import Recipe
 from cerebro_db.training.scores.sums import add_partials
 from cerebro_db.training.state import LEARNING_RATE, from_bytes, to_bytes
+from tests.training.conftest import hop
 
 ROWS, FEATURES, CLASSES = 24, 6, 3
 SOFTMAX = "loss='categorical_crossentropy',optimizer='Adam(lr=0.01)',metrics=['accuracy']"
@@ -25,31 +36,94 @@ SGD = "loss='categorical_crossentropy',optimizer='SGD(learning_rate=0.1)',metric
 LIMITS = ArchitectureLimits()
 
 
-@pytest.fixture(params=backends.NAMES)
-def backend(request: pytest.FixtureRequest) -> Backend:
-    """Each of the backends."""
-    return backends.backend(request.param)
+# A framework of a folder of its own, as one that is added would be in the package's.
+EXAMPLE, FOLDER = "linear", Path(__file__).parent / "example"
+
+
+@pytest.fixture(params=[*frameworks.frameworks(), EXAMPLE])
+def framework(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Each of the frameworks, and the smallest one, which is found by its files."""
+    if request.param == EXAMPLE:
+        added(monkeypatch)
+    elif request.param not in frameworks.installed():
+        pytest.skip(f"{request.param} is not installed")
+    yield request.param
+    forget()
+
+
+def added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the folder of the example on the path of frameworks and of backends."""
+    for package in (frameworks, backends):
+        own = str(FOLDER / package.__name__.rpartition(".")[2])
+        monkeypatch.setattr(package, "__path__", [*package.__path__, own])
+    forget()
+
+
+def forget() -> None:
+    """Look for frameworks again."""
+    frameworks.frameworks.cache_clear()
+    frameworks.installed.cache_clear()
+    frameworks.framework_in.cache_clear()
 
 
 @pytest.fixture
-def given(backend: Backend, recipe: Callable[..., Recipe], full_net: str) -> Recipe:
-    """A configuration with dropout and batch normalization, trained with Adam in batches of 8."""
-    return replace(recipe(full_net), backend=backend.name)
+def backend(framework: str) -> Backend:
+    """The backend of a framework."""
+    return backends.backend(framework)
+
+
+class Nets(NamedTuple):
+    """Architectures of a framework.
+
+    Attributes:
+        full: with dropout and batch normalization where it has them.
+        plain: without anything random.
+        parameters: of the plain one.
+        untrained: floats of the full one that no gradient changes.
+    """
+
+    full: str
+    plain: str
+    parameters: int
+    untrained: int
 
 
 @pytest.fixture
-def plain(backend: Backend, recipe: Callable[..., Recipe], plain_net: str) -> Recipe:
-    """A configuration without anything random, trained with SGD."""
-    return replace(recipe(plain_net, SGD), backend=backend.name)
+def nets(framework: str, request: pytest.FixtureRequest) -> Nets:
+    """The architectures of a framework, from the function of its name."""
+    return MADE[framework](request)
 
 
-@pytest.fixture(scope="session")
-def plain_net() -> str:
-    """Two dense layers."""
+def of_tensorflow(request: pytest.FixtureRequest) -> Nets:
     import keras
 
     layers = [keras.Input((FEATURES,)), keras.layers.Dense(8, activation="relu")]
-    return str(keras.Sequential([*layers, keras.layers.Dense(CLASSES, "softmax")]).to_json())
+    model = keras.Sequential([*layers, keras.layers.Dense(CLASSES, "softmax")])
+    full = request.getfixturevalue("full_net")
+    return Nets(full, str(model.to_json()), FEATURES * 8 + 8 + 8 * CLASSES + CLASSES, 16)
+
+
+def of_linear(request: pytest.FixtureRequest) -> Nets:
+    text = json.dumps({"framework": EXAMPLE, "features": FEATURES, "classes": CLASSES})
+    return Nets(text, text, (FEATURES + 1) * CLASSES, 0)
+
+
+MADE: dict[str, Callable[[pytest.FixtureRequest], Nets]] = {
+    "tensorflow": of_tensorflow,
+    EXAMPLE: of_linear,
+}
+
+
+@pytest.fixture
+def given(nets: Nets, recipe: Callable[..., Recipe]) -> Recipe:
+    """A configuration of the full net, trained with Adam in batches of 8."""
+    return recipe(nets.full)
+
+
+@pytest.fixture
+def plain(nets: Nets, recipe: Callable[..., Recipe]) -> Recipe:
+    """A configuration without anything random, trained with SGD."""
+    return recipe(nets.plain, SGD)
 
 
 def rows(count: int = ROWS) -> tuple[np.ndarray, np.ndarray]:
@@ -150,11 +224,11 @@ def test_weights_are_pushed_and_pulled(backend: Backend, plain: Recipe) -> None:
     assert all(np.array_equal(ours[name], theirs[name]) for name in server.trained)
 
 
-def test_what_no_gradient_changes_is_named(backend: Backend, given: Recipe) -> None:
+def test_what_no_gradient_changes_is_named(backend: Backend, given: Recipe, nets: Nets) -> None:
     program = begun(backend, given)
     state = program.save()
     assert set(program.untrained) <= set(state) - program.trained
-    assert sum(program.untrained.values()) == 16  # mean and variance of 8 units
+    assert sum(program.untrained.values()) == nets.untrained
 
 
 def test_a_new_optimizer_keeps_weights_and_rate(backend: Backend, given: Recipe) -> None:
@@ -180,11 +254,11 @@ def test_weights_that_are_given_begin_a_state(backend: Backend, plain: Recipe) -
 
 
 def test_configurations_share_a_program_by_its_key(
-    backend: Backend, recipe: Callable[..., Recipe], full_net: str
+    backend: Backend, recipe: Callable[..., Recipe], nets: Nets
 ) -> None:
-    one = recipe(full_net)
-    rate = recipe(full_net, SOFTMAX.replace("0.01", "0.02"))
-    other = recipe(full_net, SGD)
+    one = recipe(nets.full)
+    rate = recipe(nets.full, SOFTMAX.replace("0.01", "0.02"))
+    other = recipe(nets.full, SGD)
     assert backend.program_key(one) == backend.program_key(rate)
     assert backend.program_key(one) != backend.program_key(other)
 
@@ -215,10 +289,10 @@ def test_a_row_is_predicted_as_it_is_with_others(backend: Backend, plain: Recipe
     np.testing.assert_allclose(together.sum(axis=1), 1, rtol=1e-5)
 
 
-def test_sizes_are_measured_and_bounded(backend: Backend, plain: Recipe) -> None:
+def test_sizes_are_measured_and_bounded(backend: Backend, plain: Recipe, nets: Nets) -> None:
     size = backend.check_size(plain.architecture, LIMITS, None)
     facts = backend.facts(plain.architecture, LIMITS, None, None)
-    assert size.parameters == facts.parameters == FEATURES * 8 + 8 + 8 * CLASSES + CLASSES
+    assert size.parameters == facts.parameters == nets.parameters
     assert facts.row_bytes == size.row_bytes > 0
     assert (facts.input_shapes, facts.output_shapes) == (((FEATURES,),), ((CLASSES,),))
     with pytest.raises(InvalidArchitecture, match="parameters"):
@@ -239,7 +313,8 @@ def test_arrays_of_a_model_are_exported(backend: Backend, plain: Recipe) -> None
         assert all(np.array_equal(arrays[name], state[name]) for name in weights)
 
 
-def test_expressions_become_functions(backend: Backend) -> None:
+def test_expressions_become_functions() -> None:
+    backend = backends.backend(frameworks.default())
     function = backend.function(parse_expression("mean(abs(y_true - y_pred))"), "mae")
     found = function(np.array([1.0, 2.0], np.float32), np.array([2.0, 4.0], np.float32))
     assert float(found) == 1.5
@@ -247,3 +322,86 @@ def test_expressions_become_functions(backend: Backend) -> None:
 
 def test_versions_name_the_framework(backend: Backend) -> None:
     assert backend.name in backend.versions()
+
+
+def test_hops_are_made_to_the_same_bits(plain: Recipe, data: Any) -> None:
+    """All that is between rows and a backend needs no line for another one."""
+    states: list[bytes | None] = [None, None]
+    for partition in (0, 1):
+        states = [hop(plain, data, state, partition=partition)[0] for state in states]
+    assert states[0] == states[1]
+    assert hop(plain, data, states[0])[1].loss < hop(plain, data, None)[1].loss
+
+
+# -- what is known without importing the framework -------------------------------------------------
+@pytest.fixture
+def known(framework: str) -> Framework:
+    """What is known of a framework."""
+    return frameworks.frameworks()[framework]
+
+
+def test_names_are_those_of_files(known: Framework, backend: Backend, framework: str) -> None:
+    assert known.name == backend.name == framework
+    assert next(iter(frameworks.frameworks())) == frameworks.default()
+
+
+def test_an_architecture_is_of_one_framework(known: Framework, nets: Nets) -> None:
+    for text in nets[:2]:
+        owners = [one for one in frameworks.frameworks().values() if one.owns(json.loads(text))]
+        assert owners == [known]
+        config = frameworks.check_architecture(text)
+        assert frameworks.framework_of(config) is frameworks.framework_in(text) is known
+        assert frameworks.check_architecture(json.dumps(config, sort_keys=True)) == config
+
+
+def test_outputs_have_names(known: Framework, nets: Nets) -> None:
+    (name,) = known.output_names(frameworks.check_architecture(nets.plain))
+    assert name
+
+
+def test_parameters_about_layers_are_refused_where_there_are_none(
+    known: Framework, nets: Nets
+) -> None:
+    config = frameworks.check_architecture(nets.plain)
+    assert known.may_train(config)
+    with pytest.raises(InvalidArchitecture, match="dropout"):
+        known.with_dropout(config, 0.5)
+    with pytest.raises(InvalidArchitecture, match="no_such_layer"):
+        known.with_frozen(config, ("no_such_layer",))
+    with pytest.raises(InvalidArchitecture, match="loss_per_member"):
+        known.check_members(config)
+
+
+def test_parameters_are_parsed(known: Framework) -> None:
+    params = known.compile_params(SOFTMAX)
+    assert [one.label for one in params.metrics] == ["accuracy"]
+    for wrong in (SOFTMAX.replace("Adam", "Adamant"), SOFTMAX.replace("categorical", "no")):
+        with pytest.raises(InvalidArgument, match="unknown"):
+            known.compile_params(wrong)
+
+
+def test_formats_that_it_does_not_write_are_refused(known: Framework, nets: Nets) -> None:
+    config = frameworks.check_architecture(nets.plain)
+    for wanted in Format:
+        if wanted in known.formats:
+            frameworks.check_format(config, wanted)
+        else:
+            with pytest.raises(InvalidArgument, match=f"format: got '{wanted}'"):
+                frameworks.check_format(config, wanted)
+
+
+def test_a_framework_that_is_not_there() -> None:
+    with pytest.raises(InvalidArchitecture, match="got the framework 'abacus'; allowed: 'tensorf"):
+        frameworks.check_architecture('{"framework": "abacus"}')
+    with pytest.raises(InvalidArgument, match="frameworks: got 'abacus'"):
+        frameworks.named("tensorflow,abacus")
+
+
+def test_a_framework_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    added(monkeypatch)
+    known = frameworks.frameworks()[EXAMPLE]
+    monkeypatch.setattr(type(known), "packages", ("no_such_package",))
+    with pytest.raises(MissingLibrary, match="linear, which is not installed") as caught:
+        frameworks.require_installed(EXAMPLE)
+    assert '"cerebro-db[linear]"' in (caught.value.hint or "")
+    forget()

@@ -22,7 +22,7 @@ from cerebro_db.training.state import State
 class TensorFlowBackend:
     """TensorFlow with Keras."""
 
-    name = backends.TENSORFLOW
+    name = "tensorflow"
 
     def preload(self) -> None:
         environment.import_tensorflow()

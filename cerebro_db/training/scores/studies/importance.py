@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cerebro_db.training.backends import backend
+from cerebro_db.training.environment import computing
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.recipe import Recipe
 from cerebro_db.training.scores.studies.study import MAX_PLACE, Studied, Study, columns_of, flat
@@ -69,5 +69,5 @@ def _values(recipe: Recipe, sums: Sequence[Any], wants_metrics: bool) -> list[fl
     total = add_partials([Partial.from_json(one) for one in sums])
     if not wants_metrics:
         return [total.loss(recipe.outputs)]
-    metrics = backend(recipe.backend).metrics(recipe, total)
+    metrics = computing(recipe.backend).metrics(recipe, total)
     return [total.loss(recipe.outputs), *metrics, *total.loss_of_each(recipe.outputs)]

@@ -1,0 +1,58 @@
+"""TensorFlow with Keras: its architectures are the JSON of Keras, checked against the lists in ``configs/architectures``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cerebro_db.configs.architectures import architecture, freezing, members
+from cerebro_db.configs.architectures.limits import ArchitectureLimits
+from cerebro_db.configs.frameworks import Config
+from cerebro_db.configs.grids import outputs
+from cerebro_db.configs.grids.parameters import CompileParams, parse_compile_params
+from cerebro_db.configs.names import Format
+
+
+class TensorFlow:
+    """TensorFlow with Keras, whose JSON names no framework."""
+
+    name = "tensorflow"
+    title = "TensorFlow"
+    is_default = True
+    packages = ("tensorflow", "keras")
+    extras = ("cpu", "gpu")
+    is_preloaded = True
+    compiles = True
+    has_layers = True
+    formats = (Format.KERAS, Format.ONNX, Format.NPZ)
+
+    def owns(self, config: Config) -> bool:
+        return "framework" not in config
+
+    def owns_file(self, data: bytes) -> bool:
+        return False  # whatever nobody else owns is read as a file of Keras, and refused with what it lacks
+
+    def check_architecture(
+        self, config: dict[str, Any], limits: ArchitectureLimits
+    ) -> dict[str, Any]:
+        return architecture.checked(config, limits)
+
+    def output_names(self, config: Config) -> tuple[str, ...]:
+        return outputs.output_names(config)
+
+    def with_dropout(self, config: Config, rate: float) -> dict[str, Any]:
+        return architecture.with_dropout(config, rate)
+
+    def with_frozen(self, config: Config, patterns: tuple[str, ...]) -> dict[str, Any]:
+        return freezing.with_frozen(config, patterns)
+
+    def may_train(self, config: Config) -> bool:
+        return freezing.may_train(config)
+
+    def check_members(self, config: Config) -> None:
+        members.check_members(config)
+
+    def compile_params(self, text: str) -> CompileParams:
+        return parse_compile_params(text)
+
+
+FRAMEWORK = TensorFlow()
