@@ -51,14 +51,14 @@ def export(
 
 
 def import_model(
-    file: Annotated[Path, typer.Argument(help="A .keras file.")],
+    file: Annotated[Path, typer.Argument(help="A .keras or .pt2 file.")],
     model_arch_table: Annotated[str, typer.Argument(help="The table of architectures.")],
     name: Annotated[str | None, typer.Option(help="For people.")] = None,
     description: Annotated[str | None, typer.Option(help="For people.")] = None,
     dsn: Dsn = "",
     as_json: AsJson = False,
 ) -> None:
-    """Puts the architecture and the weights of a .keras file into a table of architectures."""
+    """Puts the architecture and the weights of a .keras or .pt2 file into a table of architectures."""
     from cerebro_db.models import loading as model_loading
     from cerebro_db.postgres.calls.host import control_session
     from cerebro_db.postgres.sessions.locks import transaction

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cerebro_db.client.exporting import exported, is_module
 from cerebro_db.client.methods import PREFIX, all_methods, takes
 from cerebro_db.client.progress import shown_beside
 from cerebro_db.client.run import Run
@@ -72,22 +73,28 @@ class Database:
         name: str | None = None,
         description: str | None = None,
         with_weights: bool = False,
+        example_inputs: Sequence[Any] | None = None,
     ) -> int:
         """Put an architecture into a table of architectures; returns its model_id.
 
         Args:
             model_arch_table: made where there is none.
-            model: a Keras model, or its JSON as a text or a dictionary, such as :meth:`mlp` returns.
+            model: a Keras model, or its JSON as a text or a dictionary, such as :meth:`mlp` returns; or a
+                ``torch.nn.Module``, which is exported here, in train mode and in eval mode.
             name, description: for people.
-            with_weights: whether training begins with the weights of the model.
+            with_weights: whether training begins with the weights of the model; with those of a module it always does.
+            example_inputs: of a module: a tensor of some rows for each input.
 
         Raises:
-            InvalidArgument: it is none of these, or is to have weights and is no Keras model.
+            InvalidArgument: it is none of these, or is to have weights and is no model.
         """
         given: dict[str, Any] = {"model_arch_table": model_arch_table}
-        given |= {"model_arch": _json_of(model)}
         given |= {"name": name or getattr(model, "name", None), "description": description}
-        if with_weights:
+        if is_module(model):
+            given["model_arch"], given["model_weights"] = exported(model, example_inputs)
+        else:
+            given["model_arch"] = _json_of(model)
+        if with_weights and "model_weights" not in given:
             given["model_weights"] = _weights(model)
         found = {key: value for key, value in given.items() if value is not None}
         return int(self._call("cerebro_load_model", found))
@@ -255,7 +262,7 @@ def _json_of(model: Any) -> str:
         return json.dumps(plain(model))
     if not hasattr(model, "to_json"):
         raise InvalidArgument(
-            f"model: got {shown(model)}, of type {type(model).__name__}; allowed: a Keras model, or its JSON"
+            f"model: got {shown(model)}, of type {type(model).__name__}; allowed: a Keras model, its JSON, or a PyTorch module"
         )
     return str(model.to_json())
 

@@ -213,7 +213,7 @@ def load_model_file(session: Session, pool: SessionPool, request: FileRequest) -
     """
     require_text(request.model_arch_table, ROLE)
     if request.file is None:
-        raise InvalidArgument("file: got NULL; allowed: the bytes of a .keras file")
+        raise InvalidArgument("file: got NULL; allowed: the bytes of a .keras or .pt2 file")
     loaded = LoadRequest(request.model_arch_table, "", None, request.name, request.description)
     _target(session, loaded)
     with control_session(pool, None) as worker:

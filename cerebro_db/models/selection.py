@@ -13,6 +13,7 @@ from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.frameworks import (
     check_architecture,
     check_members,
+    compile_params_in,
     with_dropout,
     with_frozen,
 )
@@ -22,7 +23,6 @@ from cerebro_db.configs.grids.model_selection import Suits
 from cerebro_db.configs.grids.parameters import (
     CompileParams,
     ConfigurationText,
-    parse_compile_params,
 )
 from cerebro_db.errors import (
     CerebroError,
@@ -194,11 +194,14 @@ class Suiting:
         }
         for model_id, text in about:
             for name, value in zip(
-                _ABOUT_LAYERS, _layers_of(parse_compile_params(text)), strict=True
+                _ABOUT_LAYERS, _layers_of(self._params(model_id, text)), strict=True
             ):
                 if _is_given(value) and self._suits(model_id, name, value):
                     self._kept.add(name)
         return not all(self._found.values())
+
+    def _params(self, model_id: int, text: str) -> CompileParams:
+        return params_of(model_id, self._texts[model_id], text)
 
     def left_out(self, grid: Grid, model_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
         """Names of parameters of which no value suits a model, but some value suits another one.
@@ -297,8 +300,8 @@ def check_layers(
     Raises:
         InvalidArgument: a model has no layer that its dropout, or what it freezes, is about.
     """
-    params = {text: parse_compile_params(text) for text in {r.compile_params for r in rows}}
-    wanted = {(row.model_id, _layers_of(params[row.compile_params])) for row in rows}
+    pairs = {(row.model_id, row.compile_params) for row in rows}
+    wanted = {(id, _layers_of(params_of(id, texts[id], text))) for id, text in sorted(pairs)}
     for model_id, values in sorted(wanted, key=repr):
         given = [pair for pair in zip(_ABOUT_LAYERS, values, strict=True) if _is_given(pair[1])]
         try:
@@ -308,6 +311,19 @@ def check_layers(
         except CerebroError as error:
             error.message = f"model_id {model_id}: {error.message}"
             raise
+
+
+def params_of(model_id: int, architecture: str, text: str) -> CompileParams:
+    """The compile parameters of a configuration of a model.
+
+    Raises:
+        InvalidArgument: its framework does not know something in them.
+    """
+    try:
+        return compile_params_in(architecture, text)
+    except CerebroError as error:
+        error.message = f"model_id {model_id}: {error.message}"
+        raise
 
 
 def _layers_of(params: CompileParams) -> tuple[Any, ...]:

@@ -62,14 +62,14 @@ class ReassignOwnedRequest(sql.Request):
     job=sql.Job(makes="output_table"),
 )
 class GpuRequest(sql.Request):
-    """Lists the GPUs of each host that computes. source: tensorflow, or nvidia for what nvidia-smi tells. Makes
+    """Lists the GPUs of each host that computes. source: tensorflow, torch, or nvidia for what nvidia-smi tells. Makes
     output_table with hostname and gpu_descr, a row for each GPU.
 
     Attributes:
         output_table: made, with a row for each GPU; without rows where there is none
-        source: `'tensorflow'`: what TensorFlow sees, which is what training can use. It is asked in a process
-            of its own and takes seconds where there is a GPU. `'nvidia'`: what `nvidia-smi -L` tells. Who
-            cannot be asked has none
+        source: `'tensorflow'` or `'torch'`: what the framework sees, which is what training can use. It is asked
+            in a process of its own and takes seconds where there is a GPU. `'nvidia'`: what `nvidia-smi -L`
+            tells. Who cannot be asked has none
         replace: as in `cerebro_pack`
     """
 

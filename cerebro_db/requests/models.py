@@ -243,12 +243,12 @@ class ExportRequest(sql.Request):
 
 @sql.function("cerebro_load_model_file", "integer", entry="models.load_model_file")
 class FileRequest(sql.Request):
-    """Puts the model of a .keras file into an architecture table, as cerebro_load_model does, and returns its
+    """Puts the model of a .keras or .pt2 file into an architecture table, as cerebro_load_model does, and returns its
     model_id. Architecture and weights are read, nothing else of the file.
 
     Attributes:
         model_arch_table, name, description: as in `cerebro_load_model`
-        file: the bytes of a file that Keras 3 saved, less than 1 GB, as any value of the server
+        file: the bytes of a file that Keras 3 saved, or `torch.export.save`, less than 1 GB, as any value of the server
     """
 
     model_arch_table: sql.Text

@@ -93,7 +93,7 @@ def _logits(model: TrainedModel, table: RegisteredModel) -> tuple[Config, str | 
     check_layers_can_be_added(architecture, _ROLE)
     classes = table.targets.num_classes
     if output.loss.all_arguments().get("from_logits"):
-        if output.loss.name.startswith("Binary") and classes > 2:
+        if output.loss.compares_each and classes > 2:
             raise InvalidArgument(
                 f"{_ROLE}: got a model with the loss {output.loss.name} for {classes} classes, each with a probability "
                 "of its own; allowed: probabilities whose sum is 1"
@@ -118,7 +118,7 @@ def _temperature(
     logits: Config,
     activation: str | None,
 ) -> dict[str, Any]:
-    is_binary = model.outputs[0].loss.name.startswith("Binary")
+    is_binary = model.outputs[0].loss.compares_each
     is_one = activation == SIGMOID or (activation is None and is_binary)
     study = {"kind": "temperature", "is_one": is_one}
     given = EvaluationRequest(

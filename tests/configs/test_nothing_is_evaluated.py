@@ -39,6 +39,8 @@ ALLOWED = {
     ],  # of tf2onnx: a graph as ONNX
     # Data sets only, in a child process; Keras reads a file of our own making.
     "cerebro_db/training/backends/tensorflow/keras_file.py": ["h5py", "load_weights"],
+    # In the process of a user who hands in a module of PyTorch.
+    "cerebro_db/client/exporting.py": ["torch", "torch"],
     # An installed package that an administrator has registered.
     "cerebro_db/training/functions.py": ["import_module"],
     # Literals only, of a function's text that a superuser has installed.

@@ -113,7 +113,9 @@ def test_a_host_without_devices_is_not_queried(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", [None, "", "Nvidia", "x'"])
 def test_unknown_sources_are_refused(source: str | None) -> None:
-    with pytest.raises(InvalidArgument, match=r"source: got .*; allowed: 'tensorflow' or 'nvidia'"):
+    with pytest.raises(
+        InvalidArgument, match=r"source: got .*; allowed: 'tensorflow', 'torch' or 'nvidia'"
+    ):
         devices.described(source, lambda: None)
 
 

@@ -57,7 +57,7 @@ def read_json(text: object, limits: ArchitectureLimits) -> dict[str, Any]:
     except (ValueError, RecursionError, MemoryError) as error:
         reason = str(error) if isinstance(error, ValueError) else "it is nested too deeply"
         refuse(f"got a text that is not allowed JSON: {reason}")
-    _check_tree(config, limits)
+    check_tree(config, limits)
     if not isinstance(config, dict):
         refuse("got JSON that is not an object; it must be the text of a model's to_json()")
     return config
@@ -81,8 +81,8 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number in JSON")
 
 
-def _check_tree(value: Any, limits: ArchitectureLimits) -> None:
-    """Level by level, so that nothing after it can recurse too deeply."""
+def check_tree(value: Any, limits: ArchitectureLimits) -> None:
+    """Check the depth and the texts of JSON, level by level, so that nothing after it can recurse too deeply."""
     level, depth = [value], 0
     while level:
         if depth > limits.depth:

@@ -13,10 +13,13 @@ import json
 import pkgutil
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, Protocol
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits, read_json
+from cerebro_db.configs.arguments import Argument
+from cerebro_db.configs.functions.optimizers import OPTIMIZERS
 from cerebro_db.configs.grids.parameters import CompileParams
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import Format
@@ -94,6 +97,13 @@ class Framework(Protocol):
             InvalidArchitecture: one is not.
         """
 
+    def optimizer(self, name: str, what: str) -> tuple[str, dict[str, Argument]] | None:
+        """The name of an optimizer as it is written into texts, and its arguments by all their names; None for none such.
+
+        Raises:
+            InvalidArgument: there is one, which is refused.
+        """
+
     def compile_params(self, text: str) -> CompileParams:
         """The compile parameters of a configuration, by the names of losses, metrics and optimizers that it has.
 
@@ -150,8 +160,12 @@ def framework_of(config: Config) -> Framework:
 
 @functools.lru_cache(maxsize=_MOST_MODELS)
 def framework_in(text: str) -> Framework:
-    """The framework of the text of a checked architecture."""
-    return framework_of(json.loads(text))
+    """The framework of the text of an architecture; the default one of a text that is none."""
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError):
+        config = None
+    return framework_of(config if isinstance(config, dict) else {})
 
 
 def framework_of_file(data: bytes) -> Framework:
@@ -166,7 +180,8 @@ def check_architecture(text: str, limits: ArchitectureLimits = _DEFAULT_LIMITS) 
     Raises:
         InvalidArchitecture: something in it is not allowed.
     """
-    config = read_json(text, limits)
+    # How long a text in it may be, each framework says: weights of a graph are texts, too.
+    config = read_json(text, replace(limits, text=limits.characters))
     return framework_of(config).check_architecture(config, limits)
 
 
@@ -193,6 +208,49 @@ def may_train(config: Config) -> bool:
 def compile_params_in(architecture: str, text: str) -> CompileParams:
     """The compile parameters of a configuration of the checked architecture in a text."""
     return framework_in(architecture).compile_params(text)
+
+
+def meaning(text: str) -> CompileParams:
+    """The meaning of compile parameters to the first framework that understands them, the default one before others.
+
+    Raises:
+        InvalidArgument: no framework understands them; from the first one that knows their names.
+    """
+    errors: list[InvalidArgument] = []
+    for one in frameworks().values():
+        try:
+            return one.compile_params(text)
+        except InvalidArgument as error:
+            errors.append(error)
+    raise next((error for error in errors if not _is_unknown(error)), errors[0])
+
+
+def _is_unknown(error: InvalidArgument) -> bool:
+    """True for an error about a name that another framework may know."""
+    return any(words in error.message for words in (" unknown ", "allowed are those of "))
+
+
+def optimizer_named(name: str, what: str) -> tuple[str, dict[str, Argument]]:
+    """The name of an optimizer of any framework, and its arguments in all that have it.
+
+    Raises:
+        InvalidArgument: no framework has it.
+    """
+    known: list[tuple[str, dict[str, Argument]]] = []
+    errors: list[InvalidArgument] = []
+    for one in frameworks().values():
+        try:
+            known += filter(None, [one.optimizer(name, what)])
+        except InvalidArgument as error:
+            errors.append(error)
+    if errors and not known:
+        raise errors[0]
+    if not known:
+        OPTIMIZERS.find(name, what)  # which says what is near
+    arguments: dict[str, Argument] = {}
+    for _, own in reversed(known):
+        arguments |= own
+    return known[0][0], arguments
 
 
 def check_members(config: Config) -> None:

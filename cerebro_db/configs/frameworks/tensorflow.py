@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from cerebro_db.configs.architectures import architecture, freezing, members
-from cerebro_db.configs.architectures.limits import ArchitectureLimits
+from cerebro_db.configs.architectures.limits import ArchitectureLimits, check_tree
+from cerebro_db.configs.arguments import Argument
 from cerebro_db.configs.frameworks import Config
+from cerebro_db.configs.functions.optimizers import ARGUMENT_ALIASES, DECAY, OPTIMIZERS
 from cerebro_db.configs.grids import outputs
 from cerebro_db.configs.grids.parameters import CompileParams, parse_compile_params
 from cerebro_db.configs.names import Format
@@ -34,6 +36,7 @@ class TensorFlow:
     def check_architecture(
         self, config: dict[str, Any], limits: ArchitectureLimits
     ) -> dict[str, Any]:
+        check_tree(config, limits)
         return architecture.checked(config, limits)
 
     def output_names(self, config: Config) -> tuple[str, ...]:
@@ -53,6 +56,17 @@ class TensorFlow:
 
     def compile_params(self, text: str) -> CompileParams:
         return parse_compile_params(text)
+
+    def optimizer(self, name: str, what: str) -> tuple[str, dict[str, Argument]] | None:
+        head, dot, bare = name.rpartition(".")
+        if head + dot not in OPTIMIZERS.prefixes or not OPTIMIZERS.has(bare):
+            return None
+        found = OPTIMIZERS.find(name, what)
+        arguments = {argument.name: argument for argument in found.arguments}
+        if "learning_rate" in arguments:  # a MultiOptimizer has none of its own
+            arguments |= {alias: arguments[name] for alias, name in ARGUMENT_ALIASES.items()}
+            arguments[DECAY.name] = DECAY
+        return found.name, arguments
 
 
 FRAMEWORK = TensorFlow()

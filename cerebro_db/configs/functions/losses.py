@@ -108,7 +108,12 @@ class LossSpec(Named, frozen=True):
     def target(self) -> Target:
         """Form in which the loss wants the target of a row."""
         # A registered function gets targets in the shape of the output.
-        return Target.FLOAT if is_custom(self.name) else LOSSES[self.name].target
+        return Target.FLOAT if is_custom(self.name) else self.declared[self.name].target
+
+    @property
+    def compares_each(self) -> bool:
+        """True if each output is compared by itself, as a probability."""
+        return self.name.startswith("Binary")
 
 
 def parse_loss(value: object, what: str = "loss") -> LossSpec:

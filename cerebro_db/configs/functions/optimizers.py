@@ -266,7 +266,7 @@ class OptimizerSpec(Named, frozen=True):
         """True if there are averages of weights beside them."""
         if self.parts:
             return any(part.keeps_averages for _, part in self.parts)
-        return bool(self.all_arguments()["use_ema"])
+        return bool(self.all_arguments().get("use_ema"))
 
 
 def parse_optimizer(value: object, what: str = "optimizer") -> OptimizerSpec:

@@ -13,10 +13,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.arguments import Argument, nearest, unknown
+from cerebro_db.configs.frameworks import optimizer_named
 from cerebro_db.configs.functions.optimizers import (
-    ARGUMENT_ALIASES,
-    DECAY,
-    OPTIMIZERS,
     REFUSED_ARGUMENTS,
 )
 from cerebro_db.configs.grammar import Call, parse_call, parse_dict
@@ -269,10 +267,7 @@ def _optimizer_space(value: object, what: str) -> Space:
     classes = [_optimizer_class(name, what) for name in names]
     arguments: dict[str, Argument] = {}
     for name in reversed(classes):
-        arguments |= {a.name: a for a in OPTIMIZERS.find(name, what).arguments}
-    if "learning_rate" in arguments:  # a MultiOptimizer has none of its own
-        arguments |= {alias: arguments[name] for alias, name in ARGUMENT_ALIASES.items()}
-        arguments[DECAY.name] = DECAY
+        arguments |= optimizer_named(name, what)[1]
     for key in named:
         if key not in arguments and key not in REFUSED_ARGUMENTS:
             raise unknown(what, "argument", str(key), arguments)
@@ -287,7 +282,7 @@ def _optimizer_class(value: object, what: str) -> str:
             f"{what}: got arguments inside 'optimizer'; give them as keys beside it, such as "
             "{'optimizer': ['Adam'], 'lr': [0.01]}"
         )
-    return OPTIMIZERS.find(call.name, what).name
+    return optimizer_named(call.name, what)[0]
 
 
 def _space(given: Mapping[str, Any], numeric: Mapping[str, Argument], what: str) -> Space:

@@ -6,14 +6,13 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from cerebro_db.configs.frameworks import meaning
 from cerebro_db.configs.grids.grid import MODEL_LIST, Grid, parse_compile_grid, parse_fit_grid
 from cerebro_db.configs.grids.parameters import (
-    CompileParams,
     ConfigurationText,
     FitParams,
     compile_text,
     fit_text,
-    parse_compile_params,
     parse_fit_params,
 )
 from cerebro_db.configs.messages import shown
@@ -102,7 +101,7 @@ def combine(
     Strings that mean the same count once. The order is that of the lists, models outermost.
     """
     models = checked_model_ids(model_ids)
-    compiles = _first_of_each(_texts(compile_params_list, "compile"), parse_compile_params)
+    compiles = _first_of_each(_texts(compile_params_list, "compile"), meaning)
     fits = _first_of_each(_texts(fit_params_list, "fit"), parse_fit_params)
     _check_count(len(models) * len(compiles) * len(fits))
     return [ConfigurationText(*row) for row in product(models, compiles, fits)]
@@ -120,12 +119,12 @@ class _Parser:
     """Parses parameter strings, each once: a grid repeats them many times."""
 
     def __init__(self) -> None:
-        self._compile: dict[str, CompileParams] = {}
+        self._compile: dict[str, Hashable] = {}
         self._fit: dict[str, FitParams] = {}
 
-    def compile(self, text: str) -> CompileParams:
+    def compile(self, text: str) -> Hashable:
         if text not in self._compile:
-            self._compile[text] = parse_compile_params(text)
+            self._compile[text] = meaning(text)
         return self._compile[text]
 
     def fit(self, text: str) -> FitParams:
@@ -219,7 +218,7 @@ def _distinct(
 ) -> Iterator[ConfigurationText]:
     """Validates rows and leaves out those that mean the same as an earlier one."""
     parser = _Parser()
-    seen: set[tuple[int, CompileParams, FitParams]] = set()
+    seen: set[tuple[int, Hashable, FitParams]] = set()
     for number, row in enumerate(rows):
         if number % _ROWS_BETWEEN_TICKS == 0:
             tick()

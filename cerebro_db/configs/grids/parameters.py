@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -186,20 +186,30 @@ def _remembered(parse: Callable[[str], T]) -> Callable[[str], T]:
     """A parser that knows the texts that it has parsed last; tables of others may hold no texts."""
     known = functools.lru_cache(maxsize=_MOST_TEXTS)(parse)
 
-    @functools.wraps(parse)
     def parsed(text: str) -> T:
         return known(text) if isinstance(text, str) else parse(text)
 
     return parsed
 
 
-@_remembered
+class Vocabulary(NamedTuple):
+    """The names that a framework has for what compile parameters name; each parses a value of the text."""
+
+    loss: Callable[[object, str], LossSpec]
+    metrics: Callable[[object, str], tuple[MetricSpec, ...]]
+    optimizer: Callable[[object, str], OptimizerSpec]
+
+
+def parser_of(vocabulary: Vocabulary) -> Callable[[str], CompileParams]:
+    """The parser of compile parameters with these names, which remembers what it has parsed last."""
+    return _remembered(functools.partial(_compile_params, vocabulary))
+
+
 @hinted(
     "compile_params are such as loss='mse',optimizer='Adam(lr=0.01)',metrics=['mae']; "
     "docs/sql/configurations.md lists them under Compile parameters"
 )
-def parse_compile_params(text: str) -> CompileParams:
-    """Parse for example ``loss='mse',optimizer='Adam(lr=0.1)',metrics=['mae'],l2=0.001``."""
+def _compile_params(vocabulary: Vocabulary, text: str) -> CompileParams:
     what = "compile_params"
     given = parse_keywords(text, what)
     _check_keys(given, COMPILE_KEYS, _REFUSED_COMPILE, what)
@@ -209,14 +219,14 @@ def parse_compile_params(text: str) -> CompileParams:
     regularisation = {
         key: argument.validated(given.get(key), what) for key, argument in _REGULARISATION.items()
     }
-    losses, metrics = _losses(given["loss"], what), given.get("metrics")
+    losses, metrics = _losses(given["loss"], vocabulary, what), given.get("metrics")
     several = _is_by_output(metrics)
     return CompileParams(
-        optimizer=parse_optimizer(given["optimizer"], what),
-        loss=losses.values[0] if losses else parse_loss(given["loss"], what),
-        metrics=() if several else parse_metrics(metrics, what),
+        optimizer=vocabulary.optimizer(given["optimizer"], what),
+        loss=losses.values[0] if losses else vocabulary.loss(given["loss"], what),
+        metrics=() if several else vocabulary.metrics(metrics, what),
         losses=losses,
-        output_metrics=by_output(metrics, lambda one: parse_metrics(one, what), what)
+        output_metrics=by_output(metrics, lambda one: vocabulary.metrics(one, what), what)
         if several
         else None,
         loss_weights=_loss_weights(given.get("loss_weights"), what),
@@ -225,6 +235,15 @@ def parse_compile_params(text: str) -> CompileParams:
         loss_per_member=bool(_PER_MEMBER.validated(given.get("loss_per_member", False), what)),
         **regularisation,
     )
+
+
+KERAS = Vocabulary(parse_loss, parse_metrics, parse_optimizer)
+_parse_keras = parser_of(KERAS)
+
+
+def parse_compile_params(text: str) -> CompileParams:
+    """Parse for example ``loss='mse',optimizer='Adam(lr=0.1)',metrics=['mae'],l2=0.001``, with the names of Keras."""
+    return _parse_keras(text)
 
 
 @_remembered
@@ -246,11 +265,11 @@ def parse_fit_params(text: str) -> FitParams:
     )
 
 
-def _losses(value: object, what: str) -> ByOutput[LossSpec] | None:
+def _losses(value: object, vocabulary: Vocabulary, what: str) -> ByOutput[LossSpec] | None:
     """The losses of several outputs; None for one loss."""
     if not isinstance(value, dict | list | tuple):
         return None
-    return by_output(value, lambda one: parse_loss(one, what), f"{what}: loss")
+    return by_output(value, lambda one: vocabulary.loss(one, what), f"{what}: loss")
 
 
 def _is_by_output(metrics: object) -> bool:
@@ -356,8 +375,10 @@ def changed(
         place[key] = value
     if arguments:
         compiling[_OPTIMIZER] = _with_arguments(compiling[_OPTIMIZER], arguments, what)
+    from cerebro_db.configs.frameworks import meaning  # which knows these parameters
+
     texts = compile_text(compiling), fit_text(fitting)
-    parse_compile_params(texts[0])
+    meaning(texts[0])
     parse_fit_params(texts[1])
     return texts
 
@@ -365,17 +386,20 @@ def changed(
 def _with_arguments(optimizer: object, arguments: dict[str, Any], what: str) -> str:
     """The text of an optimizer with other arguments."""
     call = call_of(optimizer, _OPTIMIZER, what)
-    entry = OPTIMIZERS.find(call.name, what)
-    names = [argument.name for argument in entry.arguments]
-    allowed = (*COMPILE_KEYS, *FIT_KEYS, *names, *ARGUMENT_ALIASES, DECAY.name)
-    found = named_values(call, tuple(names[: entry.by_place]), what)
+    from cerebro_db.configs.frameworks import optimizer_named
+
+    name, arguments_of = optimizer_named(call.name, what)
+    places = [] if name not in OPTIMIZERS else OPTIMIZERS[name].arguments
+    allowed = (*COMPILE_KEYS, *FIT_KEYS, *arguments_of, *ARGUMENT_ALIASES, DECAY.name)
+    by_place = OPTIMIZERS[name].by_place if places else 0
+    found = named_values(call, tuple(one.name for one in places[:by_place]), what)
     for key, value in arguments.items():
         if key not in allowed:
             raise unknown(what, "parameter", key, allowed)
         for other in [one for one in found if _same(one, key)]:
             del found[other]
         found[key] = value
-    return repr(Call(entry.name, tuple(found.items())))
+    return repr(Call(name, tuple(found.items())))
 
 
 def _same(name: str, other: str) -> bool:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from cerebro_db.configs.frameworks import meaning
 from cerebro_db.configs.grids.parameters import (
-    CompileParams,
     ConfigurationText,
     FitParams,
-    parse_compile_params,
     parse_fit_params,
 )
 from cerebro_db.core.search import SearchSpec
@@ -176,7 +175,7 @@ class Distinct:
 
     def __init__(self, sampler: Callable[[Explorer], Sampler], space: Space, fault: Fault) -> None:
         self._make, self._fault = sampler, fault
-        self._seen: set[tuple[int, CompileParams, FitParams]] = set()
+        self._seen: set[tuple[int, Hashable, FitParams]] = set()
         self._observations: list[tuple[int, int, Values, bool]] = []
         self._texts: dict[int, ConfigurationText] = {}
         self.narrow(space)
@@ -234,7 +233,7 @@ class Distinct:
         """True if a configuration was not there before; notes it."""
         key = (
             row.model_id,
-            parse_compile_params(row.compile_params),
+            meaning(row.compile_params),
             parse_fit_params(row.fit_params),
         )
         if key in self._seen:

@@ -61,7 +61,7 @@ def view_of(spec: MetricSpec, loss: LossSpec, facts: TargetFacts, units: int) ->
     of_two = facts.kind == "class" and facts.num_classes == 2 and units in (1, 2)
     given = spec.all_arguments()
     logits = bool(loss.all_arguments().get("from_logits") or given.get("from_logits"))
-    binary = loss.name.startswith("Binary")
+    binary = loss.compares_each
     positive = _positive(spec, given, facts, of_two)
     if of_two and is_of_positive(spec):
         return MetricView("binary", positive, False, logits, binary)

@@ -200,7 +200,7 @@ class Prediction:
             order = np.argsort(-found, axis=1, kind="stable")[:, :ranks]
             classes.append(order)
             best = np.take_along_axis(found, order, axis=1)
-            is_one = output.loss.name.startswith("Binary")
+            is_one = output.loss.compares_each
             numbers.append(best if self._unsure is None else self._sure(found, best, is_one))
         return _flat(classes) if classes else None, _flat(numbers)
 

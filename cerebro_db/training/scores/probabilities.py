@@ -16,7 +16,7 @@ def probabilities(outputs: np.ndarray, loss: LossSpec, classes: int) -> np.ndarr
     values = outputs
     of_one = outputs.shape[1] == 1 and classes == 2
     if loss.all_arguments().get("from_logits"):
-        values = of_logits(outputs, one_by_one=of_one or loss.name.startswith("Binary"))
+        values = of_logits(outputs, one_by_one=of_one or loss.compares_each)
     if of_one:
         return np.concatenate([1.0 - values, values], axis=1)
     return values[:, :classes]

@@ -103,6 +103,21 @@ def of_tensorflow(request: pytest.FixtureRequest) -> Nets:
     return Nets(full, str(model.to_json()), FEATURES * 8 + 8 + 8 * CLASSES + CLASSES, 16)
 
 
+def of_torch(request: pytest.FixtureRequest) -> Nets:
+    import torch
+
+    from cerebro_db.client.exporting import exported
+
+    torch.manual_seed(7)
+    first, last = torch.nn.Linear(FEATURES, 8), (torch.nn.Linear(8, CLASSES), torch.nn.Softmax(1))
+    full = torch.nn.Sequential(
+        first, torch.nn.ReLU(), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.3), *last
+    )
+    plain = torch.nn.Sequential(first, torch.nn.ReLU(), *last)
+    texts = [exported(one, (torch.zeros(2, FEATURES),))[0] for one in (full, plain)]
+    return Nets(*texts, FEATURES * 8 + 8 + 8 * CLASSES + CLASSES, 16)
+
+
 def of_linear(request: pytest.FixtureRequest) -> Nets:
     text = json.dumps({"framework": EXAMPLE, "features": FEATURES, "classes": CLASSES})
     return Nets(text, text, (FEATURES + 1) * CLASSES, 0)
@@ -110,6 +125,7 @@ def of_linear(request: pytest.FixtureRequest) -> Nets:
 
 MADE: dict[str, Callable[[pytest.FixtureRequest], Nets]] = {
     "tensorflow": of_tensorflow,
+    "torch": of_torch,
     EXAMPLE: of_linear,
 }
 

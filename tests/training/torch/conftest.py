@@ -47,13 +47,7 @@ def recipe() -> Callable[..., Any]:
     """Makes recipes from nets and parameter texts."""
     from training.torch.nets import CLASSES, SOFTMAX
 
-    from cerebro_db.configs.grids.outputs import outputs_of
     from cerebro_db.training.recipe import Recipe
-
-    class TorchRecipe(Recipe):
-        @property
-        def outputs(self) -> Any:
-            return outputs_of(self.compile_params, self.architecture["outputs"])
 
     def make(
         net: Any,
@@ -61,7 +55,7 @@ def recipe() -> Callable[..., Any]:
         fit_params: str = "batch_size=8",
         targets: TargetFacts | None = None,
     ) -> Recipe:
-        return TorchRecipe(
+        return Recipe(
             net.architecture,
             str(hash(net.text)),
             parse_compile_params(compile_params),
@@ -69,7 +63,6 @@ def recipe() -> Callable[..., Any]:
             targets or TargetFacts("class", CLASSES, ()),
             False,
             3,
-            "torch",
         )
 
     return make

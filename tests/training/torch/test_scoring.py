@@ -95,7 +95,7 @@ METRICS = {
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_metrics_are_those_of_keras(recipe: Any, name: str) -> None:
+def test_metrics_are_those_of_keras(recipe: Any, tensorflow: None, name: str) -> None:
     keras = pytest.importorskip("keras", reason="TensorFlow is not installed")
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     from cerebro_db.configs.architectures.architecture import check_architecture

@@ -21,6 +21,8 @@ def set_for_import() -> None:
     """Set what PyTorch reads when it is imported."""
     # By it, products of matrices on GPUs have the same bits each time.
     os.environ.setdefault(_WORKSPACE, ":4096:8")
+    # Nothing is compiled by Triton, which is not found by this: its LLVM ends a process that has TensorFlow's.
+    sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
 
 
 def import_torch() -> None:

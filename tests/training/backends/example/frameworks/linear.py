@@ -51,6 +51,9 @@ class Linear:
     def check_members(self, config: Config) -> None:
         refuse("got loss_per_member, but it has no members")
 
+    def optimizer(self, name: str, what: str) -> None:
+        return None
+
     def compile_params(self, text: str) -> CompileParams:
         return parse_compile_params(text)
 
