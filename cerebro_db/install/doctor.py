@@ -141,7 +141,7 @@ def _frameworks(wanted: list[Requirement]) -> Iterator[Finding]:
 
 def _framework(wanted: list[Requirement], framework: Framework) -> Finding:
     for extra in framework.extras:
-        if not _lacking(wanted, extra):
+        if _of_extra(wanted, extra) and not _lacking(wanted, extra):
             versions = ", ".join(_shown_requirement(one) for one in _of_extra(wanted, extra))
             return Finding(framework.title, "ok", f"{versions} (extra {extra})")
     first, *others = framework.extras
