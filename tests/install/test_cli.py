@@ -14,6 +14,7 @@ from reasons import EMBEDDED_ONLY
 
 import cerebro_db
 import cerebro_db.errors
+from cerebro_db.configs.frameworks import installed
 
 PACKAGE = str(Path(cerebro_db.__file__).parent)
 LIMITS = [
@@ -151,8 +152,12 @@ def test_verify(database: str, has_segments: bool, connect: Any) -> None:
     assert first.startswith(f"Cerebro-DB {cerebro_db.__version__}, ")
     if has_segments:
         assert re.fullmatch(r"the same on \d+ segments", others.pop())
-    versions, limits = others[:4], dict(line.split(": ", 1) for line in others[4:])
-    assert [line.split()[0] for line in versions] == ["Python", "numpy", "tensorflow", "keras"]
+    names = ["Python", "numpy", "tensorflow", "keras", *installed()[1:]]
+    versions, limits = (
+        others[: len(names)],
+        dict(line.split(": ", 1) for line in others[len(names) :]),
+    )
+    assert [line.split()[0] for line in versions] == names
     python, folder, processes, *trainer = limits
     assert [python, folder, *trainer] == ["Python of plpython3u", "folder of keepers", *LIMITS]
     assert re.fullmatch(r"3\.\d+\.\d+", limits[python])
