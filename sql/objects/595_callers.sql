@@ -58,11 +58,11 @@ BEGIN
       WHERE r.oid = number AND (r.rolsuper OR pg_has_role(r.oid, 'cerebro_admin', 'USAGE') AND $3 IS FALSE);
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = '42501',
-            MESSAGE = format('permission denied for what holds for the whole database: %s', $2),
+            MESSAGE = format('permission denied for what holds for the whole database: %s', left($2, 63)),
             HINT = 'members of cerebro_admin may; superusers may set ' || array_to_string({{ of_superusers | sql_array }}, ', ');
     ELSIF cerebro._writing_role() IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '42501',
-            MESSAGE = format('catalog: got a statement of a session; allowed: cerebro.%s, which checks what is written', $2);
+            MESSAGE = format('catalog: got a statement of a session; allowed: cerebro.%s, which checks what is written', left($2, 63));
     END IF;
     RETURN number;
 END
