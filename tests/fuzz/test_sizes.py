@@ -34,7 +34,7 @@ OF_TEXTS = 12
 OF_ARRAYS = 25
 OF_TRAINERS = 40
 # The server reads a jsonb before it calls a function: so many bytes for each byte of its text.
-OF_JSONB = 32
+OF_JSONB = 96
 
 # Of each kind: large, and large in another way.
 TEXTS = (f"repeat('x', {SIZE})", f"repeat('[', {SIZE})")
