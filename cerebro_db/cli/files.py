@@ -29,7 +29,7 @@ def export(
         str, typer.Argument(help="A table of models, or a registered one: model:name@alias.")
     ],
     output: Annotated[Path, typer.Option(help="The file to write.")],
-    format: Annotated[str, typer.Option(help="keras, onnx or npz.")] = "keras",
+    format: Annotated[str, typer.Option(help="keras, onnx, npz, safetensors or pt2.")] = "keras",
     mst_key: Annotated[int | None, typer.Option(help="Which model of the table.")] = None,
     dsn: Dsn = "",
     as_json: AsJson = False,

@@ -187,11 +187,13 @@ def _is_tag(name: str, value: object) -> bool:
 
 # -- exported models -------------------------------------------------------------
 class Format(StrEnum):
-    """File formats of an exported model: Keras' own file, ONNX, NumPy's arrays."""
+    """File formats of an exported model: Keras' own file, ONNX, NumPy's arrays, safetensors, and PyTorch's own file."""
 
     KERAS = "keras"
     ONNX = "onnx"
     NPZ = "npz"
+    SAFETENSORS = "safetensors"
+    PT2 = "pt2"
 
 
 def export_format(text: str | None) -> Format:

@@ -226,14 +226,15 @@ class ListRequest(sql.Request):
 @sql.function("cerebro_export", "bytea", entry="registry.export", job=sql.READS)
 class ExportRequest(sql.Request):
     """A trained model, of a table or registered, as the bytes of a file. format: keras for Keras' own file, onnx,
-    or npz for arrays of NumPy. mst_key may be left out where there is one model.
+    npz for arrays of NumPy, or pt2 and safetensors of PyTorch models. mst_key may be left out where there is one model.
 
     Attributes:
         model_table: a table that `cerebro_fit_multiple` made, or a registered model
         mst_key: the model; may be left out where the table has one, and for a registered model
         format: `'keras'`: Keras' own file; `'onnx'`, for which the virtual environment needs the extra
             `onnx`, checked before it is returned, where `onnxruntime` is installed by predicting two rows;
-            `'npz'`: arrays of NumPy, without pickle
+            `'npz'`: arrays of NumPy, without pickle; of PyTorch models also `'pt2'`, for `torch.export.load`, and
+            `'safetensors'`
     """
 
     model_table: sql.Text

@@ -145,6 +145,17 @@ def test_a_run_goes_on_to_the_same_bits(
     assert weights(out) == weights("mixed_out")
 
 
+def test_a_model_leaves_as_a_program_that_evaluates(
+    bench: Any, trained: int, blobs: tuple[np.ndarray, np.ndarray]
+) -> None:
+    program = bytes(bench.value("SELECT cerebro_export('mixed_out', 2, 'pt2')"))
+    loaded = torch.export.load(io.BytesIO(program)).module()
+    weights = bench.value("SELECT model_weights FROM mixed_out WHERE mst_key = 2")
+    net, rows = with_weights(module(), bytes(weights)), torch.from_numpy(blobs[0])
+    with torch.no_grad():
+        assert torch.equal(loaded(rows), net(rows))
+
+
 def test_a_model_is_exported_as_arrays_alone(bench: Any, trained: int) -> None:
     file = bench.value("SELECT cerebro_export('mixed_out', 2, 'npz')")
     with np.load(io.BytesIO(bytes(file)), allow_pickle=False) as arrays:

@@ -252,6 +252,8 @@ def test_a_package_that_is_missing(monkeypatch: Any) -> None:
 
 @pytest.mark.parametrize("given", ["", "h5", "kears", "pickle", None])
 def test_formats_that_are_not_known(given: str | None) -> None:
-    with pytest.raises(InvalidArgument, match="allowed: 'keras', 'onnx', 'npz'"):
+    with pytest.raises(
+        InvalidArgument, match="allowed: 'keras', 'onnx', 'npz', 'safetensors', 'pt2'"
+    ):
         export_format(given)
     assert export_format(" .Keras ") is Format.KERAS

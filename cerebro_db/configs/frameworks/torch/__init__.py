@@ -47,7 +47,7 @@ class PyTorch:
     is_preloaded = False
     compiles = False
     has_layers = False
-    formats = (Format.NPZ,)
+    formats = (Format.PT2, Format.SAFETENSORS, Format.NPZ)
 
     def owns(self, config: Config) -> bool:
         return config.get("framework") == self.name
