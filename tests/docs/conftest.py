@@ -21,6 +21,8 @@ NOT_RUN = {
     "CREATE TABLE segments_to_use": "needs a server with segments, and hosts with GPUs",
     "SELECT cerebro_pack('plants_train', 'plants_packed', 'kind', 'leaf', distribution": "the same",
 }
+# Pages whose Python needs a package that the tests can do without; other tests execute them where it is installed.
+ELSEWHERE = ("pytorch.md",)
 # Roles that the pages grant rights to.
 ROLES = ("alice",)
 
@@ -85,7 +87,7 @@ def _execute_all(connection: Any, dsn: str) -> list[tuple[str, str, list[dict[st
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, "DSN", dsn)
         for block in in_order():
-            if block.language == "python":
+            if block.language == "python" and block.page.name not in ELSEWHERE:
                 names = of_pages.setdefault(block.page, {"__name__": "__main__"})
                 exec(compile(block.text, block.place, "exec"), names)
             if block.language == "sql":
