@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 import pytest
+from pace import stretched
 
 from cerebro_db.decide.search.ranking import Ranking, Values, fronts, ranked
 
@@ -96,4 +97,5 @@ def test_a_thousand_trials_are_ordered_within_a_decision(width: int) -> None:
         began = time.process_time()
         assert len(ranking.best(333)) == 333
         spent.append(time.process_time() - began)
-    assert min(spent) < 0.01 * (1 + width // 8)  # of eight on a busy machine
+    # Where all pairs are compared it takes far longer.
+    assert min(spent) < stretched(0.03)
