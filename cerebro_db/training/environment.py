@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cerebro_db.configs import frameworks
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training import backends, devices
@@ -79,9 +77,16 @@ def preload() -> None:
             backends.backend(name).preload()
 
 
+def _numpy_version() -> str:
+    """Version of NumPy, which is imported when it is needed: drivers begin without it."""
+    import numpy as np
+
+    return str(np.__version__)
+
+
 def versions() -> dict[str, str]:
     """Versions of NumPy and of the libraries that compute."""
-    found = {"numpy": str(np.__version__)}
+    found = {"numpy": _numpy_version()}
     for name in frameworks.installed():
         found |= backends.backend(name).versions()
     return found
@@ -125,7 +130,7 @@ def configure(
     for name in (frameworks.default(),) if names is None else names:
         found |= _facts_of(name)
     _configured.update(
-        numpy=np.__version__,
+        numpy=_numpy_version(),
         python=".".join(map(str, sys.version_info[:3])),
         processor=processor(),
     )

@@ -43,7 +43,7 @@ def test_no_host_and_no_path_of_a_machine_is_in_it(lock: Path) -> None:
 def test_it_has_what_the_package_needs_in_the_versions_that_it_allows() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     optional = project["project"]["optional-dependencies"]
-    assert set(optional) == {*EXTRAS, "gp", "gpu", "mlflow", "wandb"}
+    assert set(optional) == {*EXTRAS, "gp", "gpu", "mlflow", "torch", "wandb"}
     needed = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
     needed += [text for extra in EXTRAS for text in optional[extra]]
     needed += [
