@@ -62,7 +62,7 @@ def predict_folds(host: JobHost, request: FoldPredictionRequest) -> None:
     """
     if isinstance(host.dialect.prediction, SegmentPrediction):
         raise NotSupported(
-            "cerebro_predict_folds: got a server with segments; allowed: PostgreSQL",
+            "cerebro.cerebro_predict_folds: got a server with segments; allowed: PostgreSQL",
             hint="cerebro.cerebro_predict, with the mst_key of each model, predicts all rows of the packed table",
         )
     with control_session(host.pool, host.search_path) as session:
