@@ -51,7 +51,7 @@ def read(data: bytes, limits: ArchitectureLimits) -> tuple[str, bytes]:
 
 
 def read_both(train: bytes, evaluation: bytes, limits: ArchitectureLimits) -> tuple[str, bytes]:
-    """The same for a module that was exported twice, in train mode and in eval mode.
+    """Architecture and weights of a module that was exported twice, in train mode and in eval mode.
 
     Raises:
         InvalidArchitecture: the two are not of one module.
@@ -93,7 +93,7 @@ def _apart(architecture: dict[str, Any], taken: Mapping[str, Any]) -> dict[str, 
 
 
 def _of_module(entries: Any) -> Any:
-    """What is the same in both modes."""
+    """Names, shapes and types, which are the same in both modes."""
     if isinstance(entries, dict):
         return entries
     return [
@@ -240,7 +240,7 @@ class _Program:
         return found, b"".join(as_floats(name, arrays[name]) for name in order)
 
     def _part(self) -> dict[str, Any]:
-        """What is kept of the program: no stack traces."""
+        """The program without stack traces."""
         module = self._program["graph_module"]
         try:
             graph = dict(module["graph"])

@@ -17,7 +17,7 @@ _MOST_DIMENSIONS = 16
 
 
 class Layout(NamedTuple):
-    """Where the numbers of a tensor are in its storage, in numbers."""
+    """Place of a tensor in its storage: offset, sizes and strides, counted in numbers."""
 
     dtype: str
     shape: tuple[int, ...]
