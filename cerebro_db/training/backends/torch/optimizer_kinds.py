@@ -41,170 +41,119 @@ class Numbers:
         return self.others[name]
 
 
+class Step(NamedTuple):
+    """A step of an optimizer.
+
+    Attributes:
+        params, grads: parameters and their gradients.
+        slots: what the optimizer keeps for each parameter, by its name.
+        steps: counts of steps, one for each parameter.
+        numbers: of the optimizer.
+        rate: the learning rate.
+        is_first: whether it is the first step.
+    """
+
+    params: Tensors
+    grads: Tensors
+    slots: Slots
+    steps: Tensors
+    numbers: Numbers
+    rate: float
+    is_first: bool
+
+
 class Kind(NamedTuple):
     """A class of optimizers.
 
     Attributes:
         defaults: of torch, for what a declaration does not have.
         slots: from the numbers, the names of what it keeps for each parameter.
-        step: takes parameters, gradients, slots, steps, numbers, the rate, and whether it is the first step.
+        step: takes a step.
         scalar: slots that are one number, which begins as 1.
     """
 
     defaults: Mapping[str, Any]
     slots: Callable[[Numbers], tuple[str, ...]]
-    step: Callable[..., None]
+    step: Callable[[Step], None]
     scalar: tuple[str, ...] = ()
 
 
-def _step_sgd(
-    params: Tensors,
-    grads: Tensors,
-    slots: Slots,
-    steps: Tensors,
-    numbers: Numbers,
-    rate: float,
-    first: bool,
-) -> None:
-    kept = slots.get("momentum_buffer")
-    buffers: list[Any] = [None] * len(params) if kept is None or first else list(kept)
+def _step_sgd(step: Step) -> None:
+    kept = step.slots.get("momentum_buffer")
+    buffers: list[Any] = [None] * len(step.params) if kept is None or step.is_first else list(kept)
     sgd(
-        params, grads, buffers, foreach=False, fused=False, lr=rate, maximize=numbers["maximize"],
-        **{name: numbers[name] for name in ("weight_decay", "momentum", "dampening", "nesterov")},
+        step.params, step.grads, buffers, foreach=False, fused=False, lr=step.rate, maximize=step.numbers["maximize"],
+        **{name: step.numbers[name] for name in ("weight_decay", "momentum", "dampening", "nesterov")},
     )  # fmt: skip
-    if kept is not None and first:
+    if kept is not None and step.is_first:
         for ours, made in zip(kept, buffers, strict=True):
             ours.copy_(made)
 
 
 def _step_adam(decoupled: bool) -> Callable[..., None]:
-    def step(
-        params: Tensors,
-        grads: Tensors,
-        slots: Slots,
-        steps: Tensors,
-        numbers: Numbers,
-        rate: float,
-        first: bool,
-    ) -> None:
+    def stepped(step: Step) -> None:
         adam(
-            params, grads, slots["exp_avg"], slots["exp_avg_sq"], slots.get("max_exp_avg_sq", []),
-            steps, foreach=False, fused=False, decoupled_weight_decay=decoupled, lr=rate,
-            **{name: numbers[name] for name in _ADAM if name != "decoupled_weight_decay"},
-            amsgrad=bool(numbers["amsgrad"]),
+            step.params, step.grads, step.slots["exp_avg"], step.slots["exp_avg_sq"], step.slots.get("max_exp_avg_sq", []),
+            step.steps, foreach=False, fused=False, decoupled_weight_decay=decoupled, lr=step.rate,
+            **{name: step.numbers[name] for name in _ADAM if name != "decoupled_weight_decay"},
+            amsgrad=bool(step.numbers["amsgrad"]),
         )  # fmt: skip
 
-    return step
+    return stepped
 
 
-def _step_nadam(
-    params: Tensors,
-    grads: Tensors,
-    slots: Slots,
-    steps: Tensors,
-    numbers: Numbers,
-    rate: float,
-    first: bool,
-) -> None:
+def _step_nadam(step: Step) -> None:
     nadam(
-        params, grads, slots["exp_avg"], slots["exp_avg_sq"], slots["mu_product"], steps,
-        foreach=False, lr=rate, momentum_decay=numbers["momentum_decay"],
-        decoupled_weight_decay=bool(numbers["decoupled_weight_decay"]),
-        **{name: numbers[name] for name in _ADAM},
+        step.params, step.grads, step.slots["exp_avg"], step.slots["exp_avg_sq"], step.slots["mu_product"], step.steps,
+        foreach=False, lr=step.rate, momentum_decay=step.numbers["momentum_decay"],
+        decoupled_weight_decay=bool(step.numbers["decoupled_weight_decay"]),
+        **{name: step.numbers[name] for name in _ADAM},
     )  # fmt: skip
 
 
-def _step_radam(
-    params: Tensors,
-    grads: Tensors,
-    slots: Slots,
-    steps: Tensors,
-    numbers: Numbers,
-    rate: float,
-    first: bool,
-) -> None:
+def _step_radam(step: Step) -> None:
     radam(
-        params, grads, slots["exp_avg"], slots["exp_avg_sq"], steps, foreach=False, lr=rate,
-        decoupled_weight_decay=bool(numbers["decoupled_weight_decay"]),
-        **{name: numbers[name] for name in _ADAM},
+        step.params, step.grads, step.slots["exp_avg"], step.slots["exp_avg_sq"], step.steps, foreach=False, lr=step.rate,
+        decoupled_weight_decay=bool(step.numbers["decoupled_weight_decay"]),
+        **{name: step.numbers[name] for name in _ADAM},
     )  # fmt: skip
 
 
-def _step_adamax(
-    params: Tensors,
-    grads: Tensors,
-    slots: Slots,
-    steps: Tensors,
-    numbers: Numbers,
-    rate: float,
-    first: bool,
-) -> None:
+def _step_adamax(step: Step) -> None:
     adamax(
-        params, grads, slots["exp_avg"], slots["exp_inf"], steps, foreach=False, lr=rate,
-        **{name: numbers[name] for name in _ADAM},
+        step.params, step.grads, step.slots["exp_avg"], step.slots["exp_inf"], step.steps, foreach=False, lr=step.rate,
+        **{name: step.numbers[name] for name in _ADAM},
     )  # fmt: skip
 
 
-def _step_adagrad(
-    params: Tensors,
-    grads: Tensors,
-    slots: Slots,
-    steps: Tensors,
-    numbers: Numbers,
-    rate: float,
-    first: bool,
-) -> None:
+def _step_adagrad(step: Step) -> None:
     adagrad(
-        params, grads, slots["sum"], steps, foreach=False, fused=False, lr=rate,
-        **{name: numbers[name] for name in ("weight_decay", "lr_decay", "eps", "maximize")},
+        step.params, step.grads, step.slots["sum"], step.steps, foreach=False, fused=False, lr=step.rate,
+        **{name: step.numbers[name] for name in ("weight_decay", "lr_decay", "eps", "maximize")},
     )  # fmt: skip
 
 
-def _step_adadelta(
-    params: Tensors,
-    grads: Tensors,
-    slots: Slots,
-    steps: Tensors,
-    numbers: Numbers,
-    rate: float,
-    first: bool,
-) -> None:
+def _step_adadelta(step: Step) -> None:
     adadelta(
-        params, grads, slots["square_avg"], slots["acc_delta"], steps, foreach=False, lr=rate,
-        **{name: numbers[name] for name in ("rho", "eps", "weight_decay", "maximize")},
+        step.params, step.grads, step.slots["square_avg"], step.slots["acc_delta"], step.steps, foreach=False, lr=step.rate,
+        **{name: step.numbers[name] for name in ("rho", "eps", "weight_decay", "maximize")},
     )  # fmt: skip
 
 
-def _step_rmsprop(
-    params: Tensors,
-    grads: Tensors,
-    slots: Slots,
-    steps: Tensors,
-    numbers: Numbers,
-    rate: float,
-    first: bool,
-) -> None:
+def _step_rmsprop(step: Step) -> None:
     rmsprop(
-        params, grads, slots["square_avg"], slots.get("grad_avg", []), slots.get("momentum_buffer", []),
-        steps, foreach=False, lr=rate, maximize=numbers["maximize"], centered=bool(numbers["centered"]),
-        **{name: numbers[name] for name in ("alpha", "eps", "weight_decay", "momentum")},
+        step.params, step.grads, step.slots["square_avg"], step.slots.get("grad_avg", []), step.slots.get("momentum_buffer", []),
+        step.steps, foreach=False, lr=step.rate, maximize=step.numbers["maximize"], centered=bool(step.numbers["centered"]),
+        **{name: step.numbers[name] for name in ("alpha", "eps", "weight_decay", "momentum")},
     )  # fmt: skip
 
 
-def _step_rprop(
-    params: Tensors,
-    grads: Tensors,
-    slots: Slots,
-    steps: Tensors,
-    numbers: Numbers,
-    rate: float,
-    first: bool,
-) -> None:
-    low, high = numbers["etas"]
-    least, most = numbers["step_sizes"]
+def _step_rprop(step: Step) -> None:
+    low, high = step.numbers["etas"]
+    least, most = step.numbers["step_sizes"]
     rprop(
-        params, grads, slots["prev"], slots["step_size"], steps, foreach=False, step_size_min=least,
-        step_size_max=most, etaminus=low, etaplus=high, maximize=numbers["maximize"],
+        step.params, step.grads, step.slots["prev"], step.slots["step_size"], step.steps, foreach=False, step_size_min=least,
+        step_size_max=most, etaminus=low, etaplus=high, maximize=step.numbers["maximize"],
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import torch
 
 from cerebro_db.configs.functions.optimizers import OptimizerSpec
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.training.backends.torch.optimizer_kinds import KINDS, Kind, Numbers, Tensors
+from cerebro_db.training.backends.torch.optimizer_kinds import KINDS, Kind, Numbers, Step, Tensors
 from cerebro_db.training.state import OPTIMIZER, State
 
 ITERATION = f"{OPTIMIZER}iteration"
@@ -127,7 +127,7 @@ class Optimizer:
         steps = self._steps if every else _some(self._steps, places)
         if parameters:
             first = self.iteration == 0
-            self._kind.step(parameters, found, slots, steps, self.numbers, rate, first)
+            self._kind.step(Step(parameters, found, slots, steps, self.numbers, rate, first))
         self.iteration += 1
 
     def load(self, state: State) -> None:
