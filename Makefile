@@ -22,11 +22,11 @@ demo: start ## train 16 configurations on scikit-learn's digits, in SQL
 	@$(PYTHON) demo/run.py
 
 test: ## run all tests, side by side on the cores; ARGS="-k ..." goes to pytest
-	@$(SETUP)
+	@$(SETUP) --torch
 	@"$(BIN)/pytest" -n auto --maxprocesses=4 --dist=loadfile $(ARGS)
 
 fuzz: ## hand 100,000 damaged models, parameters and states to the checks; FUZZ_INPUTS=... for another number
-	@$(SETUP)
+	@$(SETUP) --torch
 	@FUZZ_INPUTS=$(or $(FUZZ_INPUTS),100000) "$(BIN)/pytest" tests/fuzz --timeout=7200 $(ARGS)
 
 chaos: ## kill what trains 100 times, and interrupt calls 40 times; ARGS="--kills N --stops N --seed S ..." goes to the test

@@ -14,7 +14,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "scripts" / "requirements.txt"
-LOCKS = (LOCK, LOCK.with_name("requirements-docs.txt"))
+OF_TORCH = LOCK.with_name("requirements-torch.txt")
+LOCKS = (LOCK, OF_TORCH, LOCK.with_name("requirements-docs.txt"))
 EXTRAS = ("cpu", "demo", "dev", "images", "onnx", "pandas", "report", "test")
 
 
@@ -52,16 +53,29 @@ def test_it_has_what_the_package_needs_in_the_versions_that_it_allows() -> None:
         if line[0] != "#"
     ]
     assert {"pip", "setuptools"} <= set(needed)
+    assert_allowed(LOCK, needed)
+    assert_allowed(OF_TORCH, optional["torch"])
+
+
+def assert_allowed(lock: Path, needed: list[str]) -> None:
+    """A lock file has all that is needed, in versions that are allowed."""
     for wanted in map(Requirement, needed):
         same = [
             requirement
-            for requirement, _ in entries()
+            for requirement, _ in entries(lock)
             if canonicalize_name(requirement.name) == canonicalize_name(wanted.name)
         ]
         assert same, f"{wanted}: run scripts/lock"
         for requirement in same:
             (version,) = (each.version for each in requirement.specifier)
             assert wanted.specifier.contains(version), f"{wanted}, got {version}: run scripts/lock"
+
+
+def test_pytorch_comes_beside_what_is_there_and_changes_none_of_it() -> None:
+    there = {(one.name, str(one.specifier), str(one.marker)) for one, _ in entries()}
+    names = {one.name for one, _ in entries()}
+    of_torch = {(one.name, str(one.specifier), str(one.marker)) for one, _ in entries(OF_TORCH)}
+    assert {one for one in of_torch if one[0] in names} <= there
 
 
 def test_the_scripts_are_scripts() -> None:
@@ -72,7 +86,7 @@ def test_the_scripts_are_scripts() -> None:
     )
     assert (done.returncode, done.stderr) == (
         1,
-        "setup: got the argument cpu; allowed: none, --where, --packages, --docs, --help\n",
+        "setup: got the argument cpu; allowed: none, --where, --packages, --torch, --docs, --help\n",
     )
 
 
@@ -82,8 +96,8 @@ def test_setup_shows_help() -> None:
             [ROOT / "scripts" / "setup", option], capture_output=True, text=True, check=False
         )
         assert (done.returncode, done.stderr) == (0, "")
-        told = set(re.findall(r"^ +scripts/setup +(--\w+)", done.stdout, re.MULTILINE))
-        assert told == {"--where", "--packages", "--docs", "--help"}
+        shown = set(re.findall(r"^ +scripts/setup +(--\w+)", done.stdout, re.MULTILINE))
+        assert shown == {"--where", "--packages", "--torch", "--docs", "--help"}
 
 
 class System:
