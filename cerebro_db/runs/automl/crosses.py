@@ -3,7 +3,8 @@
 Of each pair the interaction of a two-way analysis of variance is estimated (Fisher 1925; as a search for pairs: Lou et
 al. 2013, GA2M): the squares between its cells that no effect of the first column and no effect of the second one
 explain, less those that chance makes. A cross is worth its embedding where that is a share of the variance that counts,
-and far from chance. Only rows for training are read.
+and far from chance. The strongest pair is then tried as one column, with each of the others. Only rows for training are
+read.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -43,7 +44,7 @@ class Cell(NamedTuple):
     """Rows that have one combination of values.
 
     Attributes:
-        values: of the first and of the second column.
+        values: of the first and of the second column, of which the first may be a pair.
         rows: how many there are.
         sums: of each target.
     """
@@ -55,15 +56,15 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Interaction:
-    """Interaction of two columns.
+    """Interaction of two columns, or of a pair and a column.
 
     Attributes:
-        names: of the columns.
-        share: of the variance of the target, which the pair explains and the two columns do not.
+        names: of the columns; those of a pair first.
+        share: of the variance of the target, which all explain together, and the two do not.
         score: distance from chance in standard deviations.
     """
 
-    names: tuple[str, str]
+    names: tuple[str, ...]
     share: float
     score: float
 
@@ -71,6 +72,16 @@ class Interaction:
     def key(self) -> str:
         """The name of the cross in ``encodings``."""
         return BETWEEN.join(self.names)
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """The two that are crossed, as they are named."""
+        return BETWEEN.join(self.names[:-1]), self.names[-1]
+
+    @property
+    def is_strong(self) -> bool:
+        """True where the cross is worth its embedding."""
+        return self.share >= _LEAST_SHARE and self.score >= _LEAST_SCORE
 
     @property
     def encoding(self) -> str:
@@ -86,7 +97,7 @@ def crosses_of(
     facts: Sequence[ColumnFacts],
     rows: int,
 ) -> list[Interaction]:
-    """The pairs to be crossed, the strongest one first.
+    """The crosses, the strongest pair first, and after all pairs that with a third column.
 
     Args:
         session: in a transaction; reads the rows.
@@ -99,22 +110,46 @@ def crosses_of(
     columns = [one for one in facts if _may_be_crossed(one)]
     if not 2 <= len(columns) <= _MOST_COLUMNS:
         return []
-    pairs = [
-        (one.column, other.column)
-        for one, other in itertools.combinations(columns, 2)
-        if one.distinct * other.distinct * _ROWS_OF_A_CELL <= min(rows, _ROWS)
-    ]
+    most = min(rows, _ROWS) // _ROWS_OF_A_CELL
+    pairs = _fitting(itertools.combinations(columns, 2), most)
     if not pairs:
         return []
-    reader = _Reader(session, source, target, [one.column for one in columns], rows)
-    targets = [_NUMBER] if is_number else reader.indicators()
-    variances = reader.variances(targets)
-    found = [
-        interaction((one.name, other.name), reader.cells((one, other), targets), variances)
-        for one, other in pairs
+    reader = _Reader(session, source, target, is_number, [one.column for one in columns], rows)
+    strong = _strongest(reader, pairs)
+    if not strong:
+        return []
+    third = _third(reader, strong, columns, most)
+    return [*strong[: _MOST_CROSSES - len(third)], *third]
+
+
+def _third(
+    reader: _Reader, strong: Sequence[Interaction], columns: Sequence[ColumnFacts], most: int
+) -> list[Interaction]:
+    """The strongest pair with a third column, where that tells more than the pairs that the column is in."""
+    best = [one for one in columns if one.column.name in strong[0].names]
+    others = [one for one in columns if one not in best]
+    of_pairs = {frozenset(one.names): one.share for one in strong}
+    for one in _strongest(reader, _fitting(((*best, one) for one in others), most)):
+        *names, other = one.names
+        in_pairs = sum(of_pairs.get(frozenset((name, other)), 0.0) for name in names)
+        if one.share - in_pairs >= _LEAST_SHARE:
+            return [one]
+    return []
+
+
+def _fitting(groups: Iterable[tuple[ColumnFacts, ...]], most: int) -> list[tuple[Column, ...]]:
+    """Groups of columns that have few enough combinations."""
+    return [
+        tuple(one.column for one in group)
+        for group in groups
+        if math.prod(one.distinct for one in group) <= most
     ]
-    strong = [one for one in found if one.share >= _LEAST_SHARE and one.score >= _LEAST_SCORE]
-    return sorted(strong, key=lambda one: (-one.share, one.key))[:_MOST_CROSSES]
+
+
+def _strongest(reader: _Reader, groups: Sequence[tuple[Column, ...]]) -> list[Interaction]:
+    """The strong interactions of groups, the strongest one first."""
+    found = [reader.interaction(group) for group in groups]
+    return sorted((one for one in found if one.is_strong), key=lambda one: (-one.share, one.key))
 
 
 def _may_be_crossed(one: ColumnFacts) -> bool:
@@ -133,6 +168,7 @@ class _Reader:
         session: Session,
         source: Relation,
         target: Column,
+        is_number: bool,
         columns: Sequence[Column],
         rows: int,
     ) -> None:
@@ -147,8 +183,14 @@ class _Reader:
         listed = [f"s.{quote(name)} AS c{place}" for place, name in enumerate(names)]
         self._places = {name: place for place, name in enumerate(names)}
         self._rows = f"(SELECT {', '.join(listed)}, {label} AS y FROM {read} WHERE {label} IS NOT NULL{drawn}) q"
+        self._targets = [_NUMBER] if is_number else self._indicators()
+        self._variances = self._measured()
 
-    def indicators(self) -> list[str]:
+    def interaction(self, group: tuple[Column, ...]) -> Interaction:
+        """The interaction of the last column of a group with the others, which count as one."""
+        return interaction(tuple(one.name for one in group), self._cells(group), self._variances)
+
+    def _indicators(self) -> list[str]:
         """SQL of a number for each of the most frequent classes but one: 1 in its rows, 0 in others."""
         found = self._session.run(
             f"SELECT q.y::text FROM {self._rows} GROUP BY q.y ORDER BY pg_catalog.count(*) DESC, 1 LIMIT %s",
@@ -158,30 +200,33 @@ class _Reader:
             f"(q.y::text = {literal(label)})::integer::double precision" for (label,) in found[:-1]
         ]
 
-    def variances(self, targets: Sequence[str]) -> list[float]:
+    def _measured(self) -> list[float]:
         """Variance of each target."""
         listed = ", ".join(
-            f"pg_catalog.var_pop({one}) AS v{place}" for place, one in enumerate(targets)
+            f"pg_catalog.var_pop({one}) AS v{place}" for place, one in enumerate(self._targets)
         )
         return [
             float(one or 0) for one in self._session.run(f"SELECT {listed} FROM {self._rows}")[0]
         ]
 
-    def cells(self, pair: tuple[Column, Column], targets: Sequence[str]) -> list[Cell]:
-        """The combinations of a pair in rows that have both values."""
-        first, second = (f"q.c{self._places[one.name]}" for one in pair)
-        sums = ", ".join(f"pg_catalog.sum({one}) AS s{place}" for place, one in enumerate(targets))
+    def _cells(self, group: tuple[Column, ...]) -> list[Cell]:
+        """The combinations of a group in rows that have all values."""
+        *first, second = (f"q.c{self._places[one.name]}" for one in group)
+        sums = ", ".join(
+            f"pg_catalog.sum({one}) AS s{place}" for place, one in enumerate(self._targets)
+        )
+        known = " AND ".join(f"{one} IS NOT NULL" for one in (*first, second))
         found = self._session.run(
-            f"SELECT {first}::text AS a, {second}::text AS b, pg_catalog.count(*) AS n, {sums} "
-            f"FROM {self._rows} WHERE {first} IS NOT NULL AND {second} IS NOT NULL GROUP BY 1, 2"
+            f"SELECT ROW({', '.join(first)})::text AS a, {second}::text AS b, pg_catalog.count(*) AS n, {sums} "
+            f"FROM {self._rows} WHERE {known} GROUP BY 1, 2"
         )
         return [Cell((a, b), int(n), tuple(map(float, rest))) for a, b, n, *rest in found]
 
 
 def interaction(
-    names: tuple[str, str], cells: Sequence[Cell], variances: Sequence[float]
+    names: tuple[str, ...], cells: Sequence[Cell], variances: Sequence[float]
 ) -> Interaction:
-    """The interaction of a pair, over all targets.
+    """The interaction of two columns, or of a pair and a column, over all targets.
 
     Args:
         names: of the columns.

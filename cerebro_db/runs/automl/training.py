@@ -90,7 +90,7 @@ class Training:
             source = find(self._control, self._places[TRAIN], "source_table")
             found = crosses_of(self._control, source, target, is_number, features.facts, rows)
         for one in found:
-            first, second = one.names
+            first, second = one.parts
             self._host.notice(
                 f"columns: {first} and {second} are crossed: together they explain {one.share:.1%} of {target.name} "
                 "that neither of them does"
