@@ -14,12 +14,14 @@ from cerebro_db.configs.frameworks import (
     check_architecture,
     check_members,
     compile_params_in,
+    default,
+    framework_in,
     with_dropout,
     with_frozen,
 )
 from cerebro_db.configs.grids import model_selection
 from cerebro_db.configs.grids.grid import Choices, Grid, metrics_notice, parse_compile_grid
-from cerebro_db.configs.grids.model_selection import Suits
+from cerebro_db.configs.grids.model_selection import Frameworks, Suits, checked_model_ids
 from cerebro_db.configs.grids.parameters import (
     CompileParams,
     ConfigurationText,
@@ -51,6 +53,7 @@ from cerebro_db.postgres.tables.relations import (
 from cerebro_db.requests.models import GridRequest, ListRequest
 
 ROLE = "model_selection_table"
+Request = GridRequest | ListRequest
 _HINT = "cerebro.cerebro_generate_configs and cerebro.cerebro_load_configs make such tables"
 
 
@@ -69,14 +72,12 @@ class Selected:
         return f"{self.added} configurations added to {self.table}{already}"
 
 
-def _appends(request: GridRequest | ListRequest) -> bool:
+def _appends(request: Request) -> bool:
     """True if an existing table gets more rows."""
     return isinstance(request, GridRequest) and not request.replace
 
 
-def _with_functions(
-    request: GridRequest | ListRequest, objects: ObjectTable
-) -> GridRequest | ListRequest:
+def _with_functions(request: Request, objects: ObjectTable) -> Request:
     """The request with the names of registered functions in it."""
     if isinstance(request, GridRequest):
         grid = request.compile_params_grid and objects.in_grid(request.compile_params_grid)
@@ -86,13 +87,12 @@ def _with_functions(
 
 
 def _configurations(
-    request: GridRequest | ListRequest, tick: Tick, suits: Suits | None = None
+    request: Request, tick: Tick, suits: Suits | None = None, frameworks: Frameworks | None = None
 ) -> list[ConfigurationText]:
     """Configurations that a grid stands for, or every combination of what is listed."""
     if isinstance(request, ListRequest):
-        return model_selection.combine(
-            request.model_id_list, request.compile_params_list, request.fit_params_list
-        )
+        lists = request.model_id_list, request.compile_params_list, request.fit_params_list
+        return model_selection.combine(*lists, frameworks)
     for name in ("compile_params_grid", "fit_params_grid", "search_type"):
         _check_given(name, getattr(request, name))
     return model_selection.generate(
@@ -104,10 +104,11 @@ def _configurations(
         request.random_state,
         tick,
         suits,
+        frameworks,
     )
 
 
-def select(session: Session, request: GridRequest | ListRequest) -> Selected:
+def select(session: Session, request: Request) -> Selected:
     """Write configurations and the summary beside them, or nothing at all.
 
     Args:
@@ -126,10 +127,13 @@ def select(session: Session, request: GridRequest | ListRequest) -> Selected:
         request = _with_functions(request, objects)
     rows = _configurations(request, session.tick)
     models = find(session, request.model_arch_table, "model_arch_table")
-    texts = _check_models(session, models, rows)
+    texts = _check_models(session, models, checked_model_ids(request.model_id_list))
+    frameworks = {model_id: framework_in(text) for model_id, text in texts.items()}
+    if any(one.name != default() for one in frameworks.values()):
+        rows = _configurations(request, session.tick, None, frameworks)
     suiting = Suiting(texts, limits_of(session))
     if isinstance(request, GridRequest) and suiting.is_needed(rows):
-        rows = _configurations(request, session.tick, suiting)
+        rows = _configurations(request, session.tick, suiting, frameworks)
     check_layers(texts, rows, limits_of(session))
     name, _ = _target(session, request)
     lock(session, f"configurations of {name}")
@@ -265,9 +269,7 @@ class Suiting:
         return True
 
 
-def _check_models(
-    session: Session, models: Relation, rows: Sequence[ConfigurationText]
-) -> dict[int, str]:
+def _check_models(session: Session, models: Relation, model_ids: Sequence[int]) -> dict[int, str]:
     """The JSON of the models; every one is there once."""
     missing = [name for name in ("model_id", "model_arch") if not models.has(name)]
     if missing:
@@ -275,7 +277,7 @@ def _check_models(
             f"model_arch_table: {models.name} has no column {missing[0]}",
             hint="cerebro.cerebro_load_model makes such tables",
         )
-    wanted = sorted({row.model_id for row in rows})
+    wanted = sorted(model_ids)
     found = session.run(libraries.architectures(models.name), (wanted,))
     ids = [model_id for model_id, _ in found]
     wrong = [model_id for model_id in wanted if ids.count(model_id) != 1]
@@ -331,9 +333,7 @@ def _layers_of(params: CompileParams) -> tuple[Any, ...]:
     return tuple(getattr(params, name) for name in _ABOUT_LAYERS)
 
 
-def _target(
-    session: Session, request: GridRequest | ListRequest
-) -> tuple[QualifiedName, Relation | None]:
+def _target(session: Session, request: Request) -> tuple[QualifiedName, Relation | None]:
     """The table's name, and the table if rows are to be added to it."""
     text, suffixes = request.model_selection_table, (libraries.SELECTION_SUFFIX,)
     if _appends(request):
@@ -345,17 +345,14 @@ def _target(
     return new_table(session, text, ROLE, suffixes), None
 
 
-def _outputs(name: QualifiedName, request: GridRequest | ListRequest, models: Relation) -> Outputs:
+def _outputs(name: QualifiedName, request: Request, models: Relation) -> Outputs:
     text, suffixes = str(request.model_selection_table), CONFIGURATIONS.suffixes
     replace = bool(request.replace)
     return Outputs(name, text, ROLE, CONFIGURATIONS, suffixes, replace, inputs=(models.oid,))
 
 
 def _written(
-    session: Session,
-    request: GridRequest | ListRequest,
-    models: Relation,
-    rows: Sequence[ConfigurationText],
+    session: Session, request: Request, models: Relation, rows: Sequence[ConfigurationText]
 ) -> int:
     name, found = _target(session, request)
     summary = name.suffixed(libraries.SELECTION_SUFFIX)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cerebro_db.configs.frameworks import frameworks
 from cerebro_db.configs.grids.model_selection import combine, generate
 from cerebro_db.configs.grids.parameters import (
     ConfigurationText,
@@ -84,6 +85,19 @@ def test_duplicates_are_left_out() -> None:
     grid = """{'loss': ['mse', 'mean_squared_error'], 'optimizer_params_list': [
         {'optimizer': ['SGD', 'sgd'], 'lr': [0.01, 0.010]}, {'optimizer': ['SGD']}]}"""
     assert len(generate([1], grid, "{'batch_size': [32, 32], 'verbose': [0, 1]}")) == 1
+
+
+def test_duplicates_are_those_of_the_framework_of_a_model() -> None:
+    """Without a rate, SGD takes 0.01 in Keras and 0.001 in torch."""
+    texts = [f"loss='mse',optimizer='SGD({given})'" for given in ("", "lr=0.01", "lr=0.001")]
+    known = {1: frameworks()["tensorflow"], 2: frameworks()["torch"]}
+    wanted = [(1, texts[0]), (1, texts[2]), (2, texts[0]), (2, texts[1])]
+    listed = combine([1, 2], texts, ["batch_size=8"], known)
+    assert [(row.model_id, row.compile_params) for row in listed] == wanted
+    grid = "{'loss': ['mse'], 'optimizer_params_list': [{'optimizer': ['SGD']}, {'optimizer': ['SGD'], 'lr': [0.01, 0.001]}]}"
+    for search, count in (("grid", None), ("random", 4)):
+        made = generate([1, 2], grid, "{'batch_size': [8]}", search, count, frameworks=known)
+        assert [sum(row.model_id == one for row in made) for one in (1, 2)] == [2, 2]
 
 
 def test_random() -> None:

@@ -280,6 +280,20 @@ def test_averages_of_batches_are_averaged_and_generators_are_those_of_the_first(
     assert all((both[name] != before[name]).any() for name in moving)
 
 
+@pytest.mark.parametrize("is_root", [0, 1])
+def test_counts_of_batches_are_those_of_the_first(recipe: Callable[..., Any], is_root: int) -> None:
+    """A module counts the batches that its replica has seen, which are not as many in each."""
+    torch = pytest.importorskip("torch")
+    from cerebro_db.client.exporting import exported
+    from cerebro_db.training.state import from_bytes
+
+    layers = torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, CLASSES)
+    text, _ = exported(torch.nn.Sequential(*layers), (torch.zeros(2, 6),))
+    given = recipe(text, "loss='cross_entropy',optimizer='SGD(lr=0.1)'")
+    state, _ = parts_of(given, Data((20, 17), partitions=2), None, [37, 21], is_root=is_root)
+    assert from_bytes(state)["weights/1.num_batches_tracked"] == 5
+
+
 @pytest.mark.parametrize("is_pipelined", [False, True])
 def test_of_a_loss_that_is_not_finite_one_tells_and_the_others_have_lost_a_peer(
     recipe: Callable[..., Any], is_pipelined: bool

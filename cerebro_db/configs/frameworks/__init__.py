@@ -210,14 +210,17 @@ def compile_params_in(architecture: str, text: str) -> CompileParams:
     return framework_in(architecture).compile_params(text)
 
 
-def meaning(text: str) -> CompileParams:
-    """The meaning of compile parameters to the first framework that understands them, the default one before others.
+def meaning(text: str, framework: Framework | None = None) -> CompileParams:
+    """The meaning of compile parameters to a framework, or else to the first one that understands them, the default first.
+
+    What that framework does not know is refused where its models are looked at, with their numbers.
 
     Raises:
         InvalidArgument: no framework understands them; from the first one that knows their names.
     """
     errors: list[InvalidArgument] = []
-    for one in frameworks().values():
+    known = list(frameworks().values())
+    for one in known if framework is None else [framework, *known]:
         try:
             return one.compile_params(text)
         except InvalidArgument as error:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from cerebro_db.configs.frameworks import meaning
+from cerebro_db.configs.frameworks import Framework, meaning
 from cerebro_db.configs.grids.grid import MODEL_LIST, Grid, parse_compile_grid, parse_fit_grid
 from cerebro_db.configs.grids.parameters import (
     ConfigurationText,
@@ -38,21 +39,24 @@ def generate(
     random_state: int | None = None,
     tick: Callable[[], None] = lambda: None,
     suits: Suits | None = None,
+    frameworks: Frameworks | None = None,
 ) -> list[ConfigurationText]:
     """Returns the configurations of a grid search or of a random search, without duplicates.
 
     The order of a grid is: models outermost, then the optimizers, then the other compile
     parameters, then the fit parameters, each in the order written; the last changes fastest.
     Many take a while: ``tick`` is called meanwhile and may raise to cancel. A parameter is left
-    out for the models that it does not suit, which ``suits`` tells.
+    out for the models that it does not suit, which ``suits`` tells. What is a duplicate depends on
+    the framework of a model, since defaults do.
     """
+    frameworks = frameworks or {}
     search = _search_type(search_type)
     models = checked_model_ids(model_ids)
     compiles, fits = parse_compile_grid(compile_params_grid), parse_fit_grid(fit_params_grid)
     grids = {model_id: (_of(compiles, model_id, suits), fits.of(model_id)) for model_id in models}
     _check_models(models, compiles, fits)
     if search == "grid":
-        return _grid_search(grids, num_configs, random_state, tick)
+        return _grid_search(grids, num_configs, random_state, tick, frameworks)
     count = _positive(num_configs, "num_configs")
     possible = _size(grids)
     if count > possible:
@@ -62,12 +66,14 @@ def generate(
     import numpy as np  # late: requests are checked without it
 
     generator = np.random.Generator(np.random.PCG64(random_state))
-    return _random_search(grids, count, generator, tick)
+    return _random_search(grids, count, generator, tick, frameworks)
 
 
 Suits = Callable[[int, str, Any], bool]
 """Whether a value of a compile parameter suits a model: model_id, parameter, value."""
 Grids = Mapping[int, tuple[Grid, Grid]]
+Frameworks = Mapping[int, Framework]
+"""The framework of each model, by model_id; of models that are not there, whichever understands the parameters."""
 
 
 def _of(grid: Grid, model_id: int, suits: Suits | None) -> Grid:
@@ -95,16 +101,24 @@ def combine(
     model_ids: Sequence[int | None] | None,
     compile_params_list: Sequence[str | None] | None,
     fit_params_list: Sequence[str | None] | None,
+    frameworks: Frameworks | None = None,
 ) -> list[ConfigurationText]:
     """Returns every combination of models and parameter strings, kept as written.
 
-    Strings that mean the same count once. The order is that of the lists, models outermost.
+    Strings that mean the same to the framework of a model count once. The order is that of the lists,
+    models outermost.
     """
     models = checked_model_ids(model_ids)
-    compiles = _first_of_each(_texts(compile_params_list, "compile"), meaning)
+    compiles = _texts(compile_params_list, "compile")
     fits = _first_of_each(_texts(fit_params_list, "fit"), parse_fit_params)
-    _check_count(len(models) * len(compiles) * len(fits))
-    return [ConfigurationText(*row) for row in product(models, compiles, fits)]
+    parser = _Parser(frameworks or {})
+    of = {one: _first_of_each(compiles, partial(parser.compile, one)) for one in models}
+    _check_count(sum(map(len, of.values())) * len(fits))
+    return [
+        ConfigurationText(model_id, *pair)
+        for model_id, own in of.items()
+        for pair in product(own, fits)
+    ]
 
 
 def _first_of_each(texts: list[str], parse: Callable[[str], Hashable]) -> list[str]:
@@ -118,14 +132,17 @@ def _first_of_each(texts: list[str], parse: Callable[[str], Hashable]) -> list[s
 class _Parser:
     """Parses parameter strings, each once: a grid repeats them many times."""
 
-    def __init__(self) -> None:
-        self._compile: dict[str, Hashable] = {}
+    def __init__(self, frameworks: Frameworks) -> None:
+        self._frameworks = frameworks
+        self._compile: dict[tuple[str, str], Hashable] = {}
         self._fit: dict[str, FitParams] = {}
 
-    def compile(self, text: str) -> Hashable:
-        if text not in self._compile:
-            self._compile[text] = meaning(text)
-        return self._compile[text]
+    def compile(self, model_id: int, text: str) -> Hashable:
+        framework = self._frameworks.get(model_id)
+        key = (framework.name if framework else "", text)
+        if key not in self._compile:
+            self._compile[key] = meaning(text, framework)
+        return self._compile[key]
 
     def fit(self, text: str) -> FitParams:
         if text not in self._fit:
@@ -138,6 +155,7 @@ def _grid_search(
     num_configs: int | None,
     random_state: int | None,
     tick: Callable[[], None],
+    frameworks: Frameworks,
 ) -> list[ConfigurationText]:
     for name, value in (("num_configs", num_configs), ("random_state", random_state)):
         if value is not None:
@@ -153,7 +171,7 @@ def _grid_search(
                     "Use search_type := 'random' with num_configs.",
                 )
     _check_count(_size(grids))
-    return list(_distinct(_rows(grids), tick))
+    return list(_distinct(_rows(grids), tick, frameworks))
 
 
 def _rows(grids: Grids) -> Iterator[ConfigurationText]:
@@ -178,6 +196,7 @@ def _random_search(
     count: int,
     generator: np.random.Generator,
     tick: Callable[[], None],
+    frameworks: Frameworks,
 ) -> list[ConfigurationText]:
     found: list[ConfigurationText] = []
     models = list(grids)
@@ -197,7 +216,7 @@ def _random_search(
             vain = vain + 1 if len(found) == before else 0
 
     characters = 0
-    for row in _distinct(draws(), tick):
+    for row in _distinct(draws(), tick, frameworks):
         found.append(row)
         characters += len(row.compile_params) + len(row.fit_params)
         _check_characters(characters)
@@ -214,15 +233,19 @@ def _too_few(count: int, found: float) -> InvalidArgument:
 
 
 def _distinct(
-    rows: Iterable[ConfigurationText], tick: Callable[[], None]
+    rows: Iterable[ConfigurationText], tick: Callable[[], None], frameworks: Frameworks
 ) -> Iterator[ConfigurationText]:
     """Validates rows and leaves out those that mean the same as an earlier one."""
-    parser = _Parser()
+    parser = _Parser(frameworks)
     seen: set[tuple[int, Hashable, FitParams]] = set()
     for number, row in enumerate(rows):
         if number % _ROWS_BETWEEN_TICKS == 0:
             tick()
-        meaning = (row.model_id, parser.compile(row.compile_params), parser.fit(row.fit_params))
+        meaning = (
+            row.model_id,
+            parser.compile(row.model_id, row.compile_params),
+            parser.fit(row.fit_params),
+        )
         if meaning not in seen:
             seen.add(meaning)
             yield row

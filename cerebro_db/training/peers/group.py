@@ -10,6 +10,7 @@ in a thread, and its trainer is a client as all others are.
 
 from __future__ import annotations
 
+import base64
 import math
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +20,6 @@ import numpy as np
 from cerebro_db.errors import PeerLost
 from cerebro_db.protocol import HopReport, RoundReport
 from cerebro_db.training import state as states
-from cerebro_db.training.averaging import generators_of
 from cerebro_db.training.hop import Hop, HopTask, RoundPart, Tick
 from cerebro_db.training.partitions import PartitionCache
 from cerebro_db.training.peers.network_peers import peers_of
@@ -141,17 +141,32 @@ class GroupHop(Hop):
         state = self._saved()
         averaged = self._averaged(state)
         report = self._report()
-        own = {name: state[name].tolist() for name in generators_of(state)}
-        messages = self._peers.gather({"report": plain(report), "generators": own})
+        messages = self._peers.gather({"report": plain(report), "own": self._own(state)})
         if not messages:
             return b"", [report]
-        # Replicas may have taken different numbers of steps: whichever is the root, they are those of the first.
         first = {
-            name: np.asarray(array, state[name].dtype)
-            for name, array in messages[0]["generators"].items()
+            name: np.frombuffer(base64.b64decode(text), state[name].dtype).reshape(
+                state[name].shape
+            )
+            for name, text in messages[0]["own"].items()
         }
         reports = [convert(HopReport, one["report"], "report") for one in messages]
         return states.to_bytes(state | averaged | first), reports
+
+    def _own(self, state: State) -> dict[str, str]:
+        """What the steps of a replica alone have changed, such as its generator and a count of its batches.
+
+        Replicas may have taken different numbers of them: whichever is the root, what counts is that of the first.
+        """
+        if self._part.rank:
+            return {}
+        alike = self._program.trained | self._program.untrained.keys()
+        return {
+            name: base64.b64encode(array.tobytes()).decode()
+            for name, array in state.items()
+            if name not in alike and not name.startswith((OPTIMIZER, AVERAGES))
+            if array.dtype.kind != "b"  # no step changes a mask
+        }
 
     def _saved(self) -> State:
         """The state that this one has come to."""
