@@ -156,7 +156,7 @@ class OrderWriter:
             task=resources.tasks.scan(stored, scan.partition_key),
             mst_keys=[one.mst_key for one in found],
             versions=[version] * len(found),
-            tasks=[resources.tasks.score(one, scan.dataset) for one in found],
+            tasks=[resources.tasks.score(one, scan.dataset, scan.partition_key) for one in found],
             reads=(stored, scan.partition_key) not in worker.kept,
             preparation=resources.preparation,
             home=worker.home,

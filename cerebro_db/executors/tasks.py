@@ -11,6 +11,7 @@ from cerebro_db.configs.settings import OF_SUPERUSERS, Settings
 from cerebro_db.core.folds import Folds
 from cerebro_db.core.spec import TRAINING, VALIDATION, Configuration, Hop
 from cerebro_db.core.tasks import ScoringGroup
+from cerebro_db.executors.fold_rows import FoldRows
 from cerebro_db.postgres.tables.packed import PackedTable
 from cerebro_db.training.scores.targets import TargetFacts
 from cerebro_db.training.shuffle import salt
@@ -90,6 +91,7 @@ class TaskWriter:
         seed: of the run.
         run_id: which one.
         folds: of cross-validation; None where there are none.
+        fold_rows: the rows of each, where these have fold numbers.
     """
 
     def __init__(
@@ -99,8 +101,10 @@ class TaskWriter:
         seed: int,
         run_id: int,
         folds: Folds | None = None,
+        fold_rows: FoldRows | None = None,
     ) -> None:
         self._seed, self._run_id, self._folds = seed, run_id, folds
+        self._fold_rows = fold_rows
         self._targets = target_task(targets)
         self._inputs = input_task([one.shape for one in tables[TRAINING].inputs])
         self._buffers = {name: _buffers(table) for name, table in tables.items()}
@@ -132,7 +136,7 @@ class TaskWriter:
             learning_rate: of this epoch; None for that of the state.
             part: in a round of several hops.
         """
-        more = self._fold(configuration)
+        more = self._fold(configuration, TRAINING, hop.partition_key)
         if part is not None:
             more["part"] = {key: one for key, one in part._asdict().items() if one is not None}
         return json.dumps(
@@ -168,20 +172,23 @@ class TaskWriter:
             }
         )
 
-    def score(self, configuration: Configuration, dataset: str = TRAINING) -> str:
-        """Task of one configuration of a scan; of folds, whether it is of the rows that are held out."""
-        more = self._fold(configuration)
-        if more:
-            more["held_out"] = dataset == VALIDATION
+    def score(self, configuration: Configuration, dataset: str, partition_key: int) -> str:
+        """Task of one configuration of a scan; of folds, which rows it is of."""
+        more = self._fold(configuration, dataset, partition_key)
         task = self._recipe(configuration) | {"mst_key": configuration.mst_key}
         return json.dumps(task | more)
 
-    def _fold(self, configuration: Configuration) -> dict[str, Any]:
-        """The fold that a training does not see: its number from 0, and of how many."""
+    def _fold(
+        self, configuration: Configuration, dataset: str, partition_key: int
+    ) -> dict[str, Any]:
+        """The rows of a data set where a fold decides: its number from 0, and of how many, or the rows themselves."""
         if self._folds is None:
             return {}
         _, fold = self._folds.of(configuration.mst_key)
-        return {"fold": [fold - 1, self._folds.count]}
+        held_out = dataset == VALIDATION
+        if self._fold_rows is not None:
+            return {"fold_rows": self._fold_rows.text(partition_key, fold - 1, held_out)}
+        return {"fold": [fold - 1, self._folds.count], "held_out": held_out}
 
     def trial(self, configurations: Iterable[Configuration]) -> str:
         """Task that finds out which configurations can be scored."""

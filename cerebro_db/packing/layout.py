@@ -35,11 +35,16 @@ class Slot:
 
 @dataclass(frozen=True)
 class Layout:
-    """All buffers, and the addresses of the rows that they take, in order."""
+    """All buffers, and the addresses of the rows that they take, in order.
+
+    Attributes:
+        fold_numbers: of the rows, in the order of their addresses; None where they have none.
+    """
 
     slots: tuple[Slot, ...]
     addresses: NDArray[np.int64]
     order: NDArray[np.intp] | None
+    fold_numbers: NDArray[np.int64] | None = None
 
     @property
     def buffer_size(self) -> int:
@@ -71,6 +76,12 @@ class Layout:
         ranks = np.empty(slot.rows, "<i4")
         ranks[np.argsort(self._chosen(slot))] = np.arange(slot.rows)
         return ranks.tobytes()
+
+    def numbers(self, slot: Slot) -> tuple[bytes, ...]:
+        """The fold numbers of the rows of a buffer, four bytes each; nothing where they have none."""
+        if self.fold_numbers is None:
+            return ()
+        return (self.fold_numbers[self._chosen(slot)].astype("<i4").tobytes(),)
 
     def _chosen(self, slot: Slot) -> NDArray[np.intp]:
         if self.order is None:

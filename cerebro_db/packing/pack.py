@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 from msgspec import structs
 
 from cerebro_db.columns.encoded import Encoding
@@ -23,7 +24,8 @@ from cerebro_db.models.trained import ModelTable
 from cerebro_db.packing.drift import Observed, observe, with_statistics
 from cerebro_db.packing.earlier import Earlier
 from cerebro_db.packing.fitting import Fitter
-from cerebro_db.packing.layout import Layout, check_size, default_buffer_size, lay_out
+from cerebro_db.packing.fold_rules import check_known, numbers_of
+from cerebro_db.packing.layout import Layout, Slot, check_size, default_buffer_size, lay_out
 from cerebro_db.packing.resolve import Work, check_alone, check_names, resolved
 from cerebro_db.packing.summary import PackSummary, readable_encoding, summary_fields
 from cerebro_db.packing.survey import Damaged, Surveyor, columns_named, find_damaged, left_out
@@ -181,7 +183,7 @@ class _Job:
         work = self._fitted(work, table)
         # The transaction that holds the snapshot only reads.
         with borrowed(self._pool, 1) as (session,):
-            session.run(self._sql.create(work.build, work.names))
+            session.run(self._sql.create(work.build, work.names, work.folds is not None))
         damaged = self._damaged(work, table, snapshot)
         surveyor = Surveyor(self._sql, self._control, work.source.name, damaged)
         scan = Scan(table, work.inputs, work.targets, work.weight)
@@ -199,6 +201,7 @@ class _Job:
         partitions = _partitions(work, len(addresses))
         layout = lay_out(addresses, partitions, _buffer_size(work), work.seed)
         check_size(work.inputs, layout)
+        layout = self._numbered(work, scan, layout)
         with self._explained(surveyor, scan):
             self._fill(work, scan, layout, snapshot)
         self._control.run("COMMIT; BEGIN")
@@ -237,7 +240,8 @@ class _Job:
         styles = styles_while_read(self._control, work.source)
         inputs = encoded_inputs(structs.replace(found, styles=styles))
         # A survey may have chosen kinds that make an input of their own.
-        check_names([one.name for one in inputs], [one.name for one in work.targets])
+        names = [one.name for one in inputs], [one.name for one in work.targets]
+        check_names(*names, work.folds is not None)
         return replace(work, inputs=tuple(one.divided(work.inputs[0].divisor) for one in inputs))
 
     def _compared(self, work: Work, earlier: Earlier, read: Read, encoding: Encoding) -> Work:
@@ -299,12 +303,22 @@ class _Job:
             yield workers
             run_each(workers, ("COMMIT", ()))
 
+    def _numbered(self, work: Work, scan: Scan[Target], layout: Layout) -> Layout:
+        """The layout with the fold numbers of the rows, where they are to have any."""
+        if work.folds is None:
+            return layout
+        kind, name = work.folds
+        ranks, missing = self._control.run(self._sql.ranks(scan, name))[0]
+        check_known(work.folds, missing)
+        values = np.frombuffer(ranks, ">i4").astype(np.int64)
+        return replace(layout, fold_numbers=numbers_of(kind, values, layout.order))
+
     def _fill(self, work: Work, scan: Scan[Target], layout: Layout, snapshot: str) -> None:
-        text = self._sql.fill(work.build, scan)
+        text = self._sql.fill(work.build, scan, work.folds is not None)
         fillings: Iterator[Statement] = (
             (
                 text,
-                (slot.partition_key, slot.buffer_id, layout.tids(slot), layout.positions(slot)),
+                (slot.partition_key, slot.buffer_id, *layout.numbers(slot), *_rows(layout, slot)),
             )
             for slot in layout.slots
         )
@@ -415,6 +429,11 @@ class _SpreadJob(_Job):
 def _surveyed(work: Work, scan: Scan[Target]) -> Work:
     """The work with shapes and classes."""
     return replace(work, inputs=scan.inputs, targets=scan.targets)
+
+
+def _rows(layout: Layout, slot: Slot) -> tuple[str, bytes | None]:
+    """The rows of a buffer, and their order in it."""
+    return layout.tids(slot), layout.positions(slot)
 
 
 def _damage(work: Work) -> str:

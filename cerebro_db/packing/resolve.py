@@ -10,6 +10,7 @@ from cerebro_db.columns.encoded import Recorded
 from cerebro_db.columns.images import check_ignores
 from cerebro_db.columns.inputs import ROLE, Input
 from cerebro_db.configs.messages import check_divisor, shown
+from cerebro_db.core.folds import FOLD_NUMBERS, STRATIFIED
 from cerebro_db.errors import InvalidArgument, WrongObjectType
 from cerebro_db.models.trained import ModelTable
 from cerebro_db.packing.earlier import Earlier, earlier, followed, of_models, of_packed
@@ -20,6 +21,7 @@ from cerebro_db.packing.features import (
     kind_of,
     names_in,
 )
+from cerebro_db.packing.fold_rules import FoldRule, fold_rule
 from cerebro_db.packing.segments import Chosen, choose_segments
 from cerebro_db.packing.targets import Target, Weight, target_of, weight_of
 from cerebro_db.postgres.calls.settings import is_seen
@@ -57,6 +59,7 @@ class Work:
         earlier: the packing that is followed; that of the training table, if there is one.
         training: the training table, of a validation table.
         is_scored: whether models are scored on the rows.
+        folds: by which rows get fold numbers; None for none.
     """
 
     request: PackingRequest
@@ -70,6 +73,7 @@ class Work:
     earlier: Earlier | None
     training: PackedTable | None
     is_scored: bool
+    folds: FoldRule | None = None
 
     @property
     def output(self) -> QualifiedName:
@@ -92,7 +96,8 @@ class Work:
         (first, *more), weights = self.inputs, () if self.weight is None else (self.weight,)
         targets = [one.name for one in self.targets]
         listed = [*first.sources, targets[0], *(name for one in more for name in one.sources)]
-        return tuple(dict.fromkeys([*listed, *targets[1:], *(one.name for one in weights)]))
+        folds = () if self.folds is None else (self.folds.column,)
+        return tuple(dict.fromkeys([*listed, *targets[1:], *(one.name for one in weights), *folds]))
 
     @property
     def names(self) -> list[str]:
@@ -130,11 +135,13 @@ def resolved(
     outputs = _outputs(session, request, source, training)
     targets = _targets(request, source)
     weight = _weight(request, source)
+    folds = fold_rule(session, dialect, request, source)
     taken = [targets[0].name, *([] if weight is None else [weight.name])]
+    taken += [] if folds is None or folds.kind == STRATIFIED else [folds.column]
     if request.encoding_of is not None and known is not None:
         check_follows(request, source, taken, known)
     inputs = _inputs(session, request, source, taken, known)
-    check_names([one.name for one in inputs], [one.name for one in targets])
+    check_names([one.name for one in inputs], [one.name for one in targets], folds is not None)
     check_ignores(request.on_error, inputs[0].can_be_damaged)
     if known is not None:
         _check_counts(known, inputs, targets)
@@ -154,6 +161,7 @@ def resolved(
         known,
         training,
         models is not None,
+        folds,
     )
 
 
@@ -256,10 +264,10 @@ def _check_counts(known: Earlier, inputs: Sequence[Input], targets: Sequence[Tar
             )
 
 
-def check_names(inputs: Sequence[str], targets: Sequence[str]) -> None:
+def check_names(inputs: Sequence[str], targets: Sequence[str], has_folds: bool = False) -> None:
     """Refuse columns whose names would collide in the packed table, or grow too long."""
     listed = [*inputs, *targets]
-    names = ["partition_key", "buffer_id", "num_rows"]
+    names = ["partition_key", "buffer_id", "num_rows", *([FOLD_NUMBERS] if has_folds else [])]
     names += [name + part for name in listed for part in ("", "_shape")]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

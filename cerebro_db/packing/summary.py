@@ -79,6 +79,7 @@ def summary_fields(work: Work, layout: Layout) -> list[Field]:
         *_madlib_fields(work, layout),
         *_distribution(work.segments),
         *_own_fields(work, layout),
+        *_fold_fields(work),
     ]
 
 
@@ -129,6 +130,14 @@ def _own_fields(work: Work, layout: Layout) -> list[Field]:
         ("sample_weight", "text", work.weight and work.weight.name),
         ("format_version", "integer", FORMAT_VERSION),
     ]
+
+
+def _fold_fields(work: Work) -> list[Field]:
+    """How the rows are in folds, where they have numbers for that."""
+    if work.folds is None:
+        return []
+    kind, name = work.folds
+    return [("fold_kind", "text", kind), ("fold_column", "text", name)]
 
 
 def _input_columns(recorded: Recorded | None) -> str | None:

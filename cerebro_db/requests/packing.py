@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -13,6 +13,7 @@ LARGEST_INTEGER = 2**31 - 1
 MAX_CATEGORIES = 10_000
 Count = Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] | None
 Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1), sql.BIGINT]
+FoldKind = Literal["stratified", "group", "time"]
 
 
 class PackingRequest(sql.Request):
@@ -73,6 +74,16 @@ class PackingRequest(sql.Request):
         """Way to go on when an image cannot be read."""
         return "stop"
 
+    @property
+    def fold_kind(self) -> str | None:
+        """Rule by which rows are in a fold."""
+        return None
+
+    @property
+    def fold_column(self) -> str | None:
+        """Column which that rule looks at."""
+        return None
+
 
 @sql.function(
     "cerebro_pack",
@@ -101,7 +112,8 @@ class PackRequest(PackingRequest):
     outputs; distribution_rules: where there are segments, all_segments, gpu_segments for those of hosts with
     GPUs, or the name of a table with a column dbid; num_partitions: default the cores of the server;
     sample_weight: a column of weights of the rows in training; encoding_of: a packed table or models, whose
-    classes, shapes and normalizing constant hold here, too.
+    classes, shapes and normalizing constant hold here, too; fold_kind: how cross-validation over the table
+    chooses folds: stratified, group or time, by the values of fold_column.
 
     Attributes:
         source_table: a table, view, materialized view, partitioned or foreign table, with a row for each
@@ -135,6 +147,12 @@ class PackRequest(PackingRequest):
         replace: whether [earlier tables](../sql.md#output-tables) of the name give way
         encoding_of: a packed table or models, whose classes, shapes and normalizing constant [hold here,
             too](#earlier-encodings)
+        fold_kind: how [`folds`](training.md#cross-validation) of runs over this table choose rows:
+            `'stratified'`: each value of `fold_column` in all folds alike; `'group'`: rows with the same value
+            in one fold; `'time'`: each fold is validated on later rows than it is trained on. Default: by
+            chance
+        fold_column: the column which that looks at; of `'stratified'` by default the first target. Its values
+            are compared as `ORDER BY` does; NULL is a value of its own, and refused in a time
     """
 
     source_table: sql.Text
@@ -150,6 +168,8 @@ class PackRequest(PackingRequest):
     sample_weight: sql.Text = None
     replace: sql.Flag = False
     encoding_of: sql.Text = None
+    fold_kind: FoldKind | None = None
+    fold_column: sql.Text = None
 
 
 @sql.function(
@@ -191,6 +211,7 @@ class PackColumnsRequest(PackingRequest):
         replace: as in `cerebro_pack`
         encoding_of: a packed table or models, whose encoding and classes are used; by default the rows are
             surveyed anew: [below](#earlier-encodings)
+        fold_kind, fold_column: as in `cerebro_pack`; `'*'` leaves out a column of groups or times, too
     """
 
     source_table: sql.Text
@@ -211,6 +232,8 @@ class PackColumnsRequest(PackingRequest):
     replace: sql.Flag = False
     encoding_of: sql.Text = None
     min_coverage: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    fold_kind: FoldKind | None = None
+    fold_column: sql.Text = None
 
 
 @sql.function(
@@ -425,6 +448,7 @@ class PackImagesRequest(PackingRequest):
             `'ignore'` leaves the row out: [below](#damaged-images)
         encoding_of: a packed table or models, whose images, classes and normalizing constant [hold here,
             too](#earlier-encodings); `image_shape` may be NULL then
+        fold_kind, fold_column: as in `cerebro_pack`
     """
 
     source_table: sql.Text
@@ -443,3 +467,5 @@ class PackImagesRequest(PackingRequest):
     replace: sql.Flag = False
     on_error: sql.OnError = "stop"
     encoding_of: sql.Text = None
+    fold_kind: FoldKind | None = None
+    fold_column: sql.Text = None

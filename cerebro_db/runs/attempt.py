@@ -40,6 +40,7 @@ from cerebro_db.runs import results
 from cerebro_db.runs.catalog import RunCatalog, ends_of
 from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.decisions import Decisions
+from cerebro_db.runs.folds import fold_rows_of
 from cerebro_db.runs.guards import guard_key, wait_for_orphans
 from cerebro_db.runs.loop import Loop
 from cerebro_db.runs.memory import memory_workers
@@ -128,7 +129,14 @@ class Attempt:
             run_id=run.run_id,
             states=states_of(run.tables, spec),
             tables=setup.tables,
-            tasks=TaskWriter(setup.tables, setup.targets, spec.seed, run.run_id, spec.folds),
+            tasks=TaskWriter(
+                setup.tables,
+                setup.targets,
+                spec.seed,
+                run.run_id,
+                spec.folds,
+                fold_rows_of(control, spec.folds, setup.packed),
+            ),
             pool=self._pool,
             store=store,
             dialect=self._dialect,

@@ -9,6 +9,8 @@ from msgspec import structs
 from cerebro_db.core.decisions import Change
 from cerebro_db.core.folds import Folds
 from cerebro_db.errors import InvalidArgument
+from cerebro_db.executors.fold_rows import FoldRows, read_fold_rows
+from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.packed import PackedTable
 
 
@@ -20,6 +22,9 @@ def folds_of(count: int | None, rows: Sequence[Change], packed: PackedTable) -> 
     """
     if count is None:
         return None
+    keys = tuple(one.mst_key for one in rows)
+    if packed.fold_kind is not None:
+        return Folds(count, keys, packed.fold_kind)
     least = min(max(rows for _, rows in one.buffers) for one in packed.partitions)
     if count > least:
         raise InvalidArgument(
@@ -27,7 +32,14 @@ def folds_of(count: int | None, rows: Sequence[Change], packed: PackedTable) -> 
             "rows of each partition, whose smallest has no buffer with more rows",
             hint="pack the table with fewer partitions, or with a larger buffer_size",
         )
-    return Folds(count, tuple(one.mst_key for one in rows))
+    return Folds(count, keys)
+
+
+def fold_rows_of(session: Session, folds: Folds | None, packed: PackedTable) -> FoldRows | None:
+    """The rows of each fold, where they have fold numbers."""
+    if folds is None or folds.kind is None:
+        return None
+    return read_fold_rows(session, packed, folds)
 
 
 def trainings(rows: Sequence[Change], folds: Folds | None) -> list[Change]:

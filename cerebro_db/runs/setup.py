@@ -34,7 +34,7 @@ from cerebro_db.postgres.tables.relations import find, find_if_there, new_name
 from cerebro_db.requests.fitting import FitOneRequest, FitRequest, TrainingRequest
 from cerebro_db.requests.searching import SearchRequest
 from cerebro_db.runs.configurations import Maker
-from cerebro_db.runs.folds import folds_of, trainings
+from cerebro_db.runs.folds import fold_rows_of, folds_of, trainings
 from cerebro_db.runs.selection import Chosen, chosen_by
 from cerebro_db.runs.speeds import measured_speeds
 from cerebro_db.runs.strategy_checks import (
@@ -233,6 +233,9 @@ def resolve(request: AnyRequest, session: Session, sql: TrainingStatements) -> R
     folds = folds_of(request.folds, chosen.rows, packed)
     if folds is not None:
         validation = packed
+    rows = fold_rows_of(session, folds, packed)
+    if rows is not None:
+        rows.check(str(packed.relation.name))
     models = load_architectures(session, chosen.architectures, chosen.model_ids)
     neighbours = int(session.run(*sql.neighbours(packed))[0][0])
     threads = max(1, request.cores // neighbours)

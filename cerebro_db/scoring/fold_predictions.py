@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from cerebro_db.core.folds import Folds
 from cerebro_db.errors import InvalidArgument, InvalidData, NotSupported, UndefinedRun
+from cerebro_db.executors.fold_rows import FoldRows, read_fold_rows
 from cerebro_db.models.trained import ROLE, ModelTable, load_model_table
 from cerebro_db.postgres.calls.host import JobHost, control_session
 from cerebro_db.postgres.catalog.runs import Catalog
@@ -146,9 +150,13 @@ def _works(
         replace=request.replace,
     )
     work = resolved(session, host.dialect, given, models[0], wanted_of(request.pred_type))
+    if packed.fold_kind is None:
+        sources = [_fold(work.source, packed, fold, len(keys)) for fold in range(len(keys))]
+    else:
+        sources = _numbered(session, work.source, packed, len(keys))
     return [
-        replace(work, ensemble=model, source=_fold(work.source, packed, fold, len(keys)))
-        for fold, model in enumerate(models)
+        replace(work, ensemble=model, source=source)
+        for source, model in zip(sources, models, strict=True)
     ]
 
 
@@ -167,3 +175,22 @@ def _fold(source: Any, packed: PackedTable, fold: int, count: int) -> Buffers:
         for buffer_id, rows in partition.buffers
     )
     return replace(source, sql=replace(source.sql, fold=(fold, count)), rows=rows)
+
+
+def _numbered(session: Session, source: Any, packed: PackedTable, count: int) -> list[Buffers]:
+    """The rows of each fold, where they have fold numbers."""
+    assert isinstance(source, Buffers)
+    found = read_fold_rows(session, packed, Folds(count, (), packed.fold_kind))
+    return [_chosen(source, packed, found, fold) for fold in range(count)]
+
+
+def _chosen(source: Buffers, packed: PackedTable, found: FoldRows, fold: int) -> Buffers:
+    total, wanted = 0, {}
+    for partition in packed.partitions:
+        mask = found.mask(partition.partition_key, fold, held_out=True)
+        total += int(mask.sum())
+        ids, rows = zip(*partition.buffers, strict=True)
+        pieces = np.split(mask, np.cumsum(rows)[:-1])
+        bits = [np.packbits(one, bitorder="little").tobytes() for one in pieces]
+        wanted[partition.partition_key] = list(zip(ids, bits, strict=True))
+    return replace(source, sql=replace(source.sql, wanted=wanted), rows=total)

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from cerebro_db.errors import PACK_AGAIN, InvalidData
-from cerebro_db.training.folds import Fold
+from cerebro_db.training.folds import Fold, NamedRows
 from cerebro_db.training.shuffle import buffer_order, row_order
 
 CacheKey = tuple[int, str, int]  # run, data set, partition
@@ -178,7 +178,7 @@ class RowOrder:
     partition_key: int
     salt: str
     shuffle: bool
-    fold: Fold | None = None
+    fold: Fold | NamedRows | None = None
 
     def buffers(self, subepoch: int, ids: tuple[int, ...]) -> list[int]:
         """Buffer ids in the order of a pass."""

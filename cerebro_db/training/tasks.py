@@ -159,18 +159,19 @@ def hop_of(
     cache_key = _cache_key(task, run_id)
     recipe = recipe_of(task, known)
     known.check_training(recipe)
+    buffers = buffers_of(task.raw("buffers"))
     order = RowOrder(
         seed=task.integer("seed", 0),
         epoch=task.integer("epoch", 1),
         partition_key=cache_key[2],
         salt=task.text("salt"),
         shuffle=recipe.fit_params.shuffle,
-        fold=fold_of(task, cache_key[2]),
+        fold=fold_of(task, cache_key[2], buffers.rows_of),
     )
     return HopTask(
         recipe=recipe,
         order=order,
-        buffers=buffers_of(task.raw("buffers")),
+        buffers=buffers,
         cache_key=cache_key,
         initial_seed=task.integer("initial_seed", 0, 2**32 - 1),
         is_first=task.flag("is_first"),

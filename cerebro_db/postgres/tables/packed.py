@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from cerebro_db.columns.encoded import Recorded
 from cerebro_db.columns.recorded import parse_recorded
+from cerebro_db.configs.messages import shown
+from cerebro_db.core.folds import FOLD_KINDS, FOLD_NUMBERS
 from cerebro_db.errors import (
     UndefinedTable,
     WrongObjectType,
@@ -93,6 +95,7 @@ class PackedTable:
     Attributes:
         encoding: how columns or images became features; None where the source had an array.
         sample_weight: the column of the weights that lie beside the targets; None for none.
+        fold_kind: how the rows are in folds by their numbers; None where they have none.
     """
 
     relation: Relation
@@ -104,6 +107,7 @@ class PackedTable:
     partitions: tuple[PartitionInfo, ...]
     encoding: Recorded | None = None
     sample_weight: str | None = None
+    fold_kind: str | None = None
 
     @property
     def input(self) -> PackedInput:
@@ -196,6 +200,7 @@ def _described(session: Session, text: str | None, role: str) -> tuple[PackedTab
         partitions=(),
         encoding=recorded_encoding(session, summary, role),
         sample_weight=_sample_weight(session, summary),
+        fold_kind=_fold_kind(session, relation, summary, role),
     )
     return packed, facts
 
@@ -353,6 +358,21 @@ def _sample_weight(session: Session, summary: Relation) -> str | None:
         return None
     name: str | None = session.run(f"SELECT s.sample_weight FROM {summary.name.sql} s")[0][0]
     return name
+
+
+def _fold_kind(session: Session, relation: Relation, summary: Relation, role: str) -> str | None:
+    """How rows are in folds, where they have numbers for that."""
+    if not summary.has("fold_kind"):
+        return None
+    kind: str | None = session.run(f"SELECT s.fold_kind FROM {summary.name.sql} s")[0][0]
+    if kind is not None and (kind not in FOLD_KINDS or not relation.has(FOLD_NUMBERS)):
+        raise WrongObjectType(
+            f"{role}: {summary.name} has the fold_kind {shown(kind)}, and {relation.name} "
+            f"{'a' if relation.has(FOLD_NUMBERS) else 'no'} column {FOLD_NUMBERS}; allowed: such a column, and one of "
+            f"{', '.join(FOLD_KINDS)}",
+            hint=_HINT,
+        )
+    return kind
 
 
 def _category(summary: Relation, name: str) -> tuple[str | None, str]:

@@ -18,7 +18,7 @@ from cerebro_db.training.buffers import Shapes
 from cerebro_db.training.causes import cause
 from cerebro_db.training.environment import computing
 from cerebro_db.training.fields import Fields
-from cerebro_db.training.folds import Fold, fold_of
+from cerebro_db.training.folds import Fold, NamedRows, fold_of
 from cerebro_db.training.partitions import Partition, PartitionCache
 from cerebro_db.training.programs import Scorers
 from cerebro_db.training.recipe import Recipe
@@ -234,7 +234,7 @@ class _Entry:
     partials: list[Partial]
     details: tuple[Detail | None, ...]
     study: Study | None = None
-    fold: Fold | None = None
+    fold: Fold | NamedRows | None = None
     held_out: bool = False
 
     def rows(self, buffer_id: int, rows: int) -> np.ndarray | None:
@@ -295,8 +295,8 @@ class Scan:
             kind = fields.text("detail") if fields.has("detail") else None
             details = details_for(kind, recipe, scorer.units) if kind else ()
             study = self._study(fields, recipe, scorer)
-            fold = fold_of(fields, self._task.cache_key[2])
-            held_out = fold is not None and fields.flag("held_out")
+            fold = fold_of(fields, self._task.cache_key[2], self._task.buffers.rows_of)
+            held_out = isinstance(fold, Fold) and fields.flag("held_out")
         except Exception as error:  # whatever Keras raises is about this configuration
             self._errors[mst_key] = cause(error)
             return

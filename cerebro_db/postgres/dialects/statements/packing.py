@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from cerebro_db.columns.inputs import Block, Input, array_literal, array_shape
+from cerebro_db.core.folds import FOLD_NUMBERS
 from cerebro_db.postgres.names import QualifiedName, quote
 from cerebro_db.postgres.tables.kinds import BUILD_SUFFIX, PACKED, PACKINGS
 
@@ -175,17 +176,19 @@ class PackingStatements:
         listed = ", ".join(map(quote, columns))
         return f"INSERT INTO {staged.sql} SELECT {listed} FROM {source.sql}"
 
-    def create(self, table: QualifiedName, names: Sequence[str]) -> str:
+    def create(self, table: QualifiedName, names: Sequence[str], has_folds: bool = False) -> str:
         """The packed table, empty and under a name that says it is not finished.
 
         Args:
             table: its name meanwhile.
             names: of its blocks.
+            has_folds: whether its rows have fold numbers.
         """
         columns = "".join(
             f", {quote(name)} bytea NOT NULL, {quote(name + '_shape')} integer[] NOT NULL"
             for name in names
         )
+        columns += f", {FOLD_NUMBERS} bytea NOT NULL" if has_folds else ""
         # Bytes are stored as they are: reading them then costs next to nothing.
         external = ", ".join(f"ALTER {quote(name)} SET STORAGE EXTERNAL" for name in names)
         return (
@@ -264,14 +267,27 @@ class PackingStatements:
          WHERE f.fault IS NOT NULL
         """
 
-    def fill(self, table: QualifiedName, scan: Scan[Any]) -> str:
+    def ranks(self, scan: Scan[Any], name: str) -> str:
+        """The rank of each row's value in a column, from 0, as integers of four bytes in the order of addresses;
+        the number of rows where it is NULL."""
+        value = f"s.{quote(name)}"
+        return f"""
+        SELECT pg_catalog.string_agg(pg_catalog.int4send((r.n - 1)::integer), ''::bytea ORDER BY r.address),
+               pg_catalog.count(CASE WHEN r.missing THEN 1 END)
+          FROM (SELECT s.ctid AS address, pg_catalog.dense_rank() OVER (ORDER BY {value}) AS n,
+                       {value} IS NULL AS missing
+                  FROM {scan.rows} WHERE {scan.kept}) r
+        """
+
+    def fill(self, table: QualifiedName, scan: Scan[Any], has_folds: bool = False) -> str:
         """Fill one buffer.
 
-        Parameters: partition_key, buffer_id, the addresses, the positions.
+        Parameters: partition_key, buffer_id, fold numbers where rows have any, the addresses, the positions.
         """
+        names, numbers = (f"{FOLD_NUMBERS}, ", "%s::bytea, ") if has_folds else ("", "")
         return f"""
-        INSERT INTO {table.sql} (partition_key, buffer_id, num_rows, {scan.names})
-        SELECT %s, %s, r.n, {scan.packed("p.positions")}
+        INSERT INTO {table.sql} (partition_key, buffer_id, num_rows, {names}{scan.names})
+        SELECT %s, %s, r.n, {numbers}{scan.packed("p.positions")}
           FROM (SELECT {scan.gathered("pg_catalog.tidsend(s.ctid)")}
                   FROM {scan.rows}{scan.joined}
                  WHERE s.ctid = ANY (%s::tid[])) r,

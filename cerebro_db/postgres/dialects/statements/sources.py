@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cerebro_db.columns.inputs import Input
 from cerebro_db.postgres.dialects.statements.orders import Statement
@@ -155,11 +156,14 @@ class PackedSource:
         table: of buffers.
         columns: names of those of the inputs, and the bytes of one row in a buffer of each.
         fold: the only one whose rows are wanted, by its number from 0 and of how many; None for all rows.
+        wanted: of each partition the numbers of its buffers, and a bit for each row of these, the lowest first,
+            where rows are in folds by their numbers.
     """
 
     table: QualifiedName
     columns: tuple[tuple[str, int], ...]
     fold: tuple[int, int] | None = None
+    wanted: Mapping[int, Sequence[tuple[int, bytes]]] | None = None
 
     @property
     def any_row(self) -> str:
@@ -189,6 +193,11 @@ class PackedSource:
     @property
     def places(self) -> str:
         """The rows of a batch ``p``; of a fold those that ``training.folds.Fold`` holds out."""
+        if self.wanted is not None:
+            return (
+                "(SELECT g.place FROM pg_catalog.generate_series(1, p.n) AS g(place) "
+                "WHERE pg_catalog.get_bit(p.wanted, p.start + g.place - 1) = 1) AS u"
+            )
         if self.fold is None:
             return "pg_catalog.generate_series(1, p.n) AS u(place)"
         number, count = self.fold
@@ -200,18 +209,26 @@ class PackedSource:
 
     def batches(self, token: int, batch_rows: int, piece: Piece) -> Statement:
         """Batches ``p``: slices of buffers, and what was predicted for their rows."""
+        more, joined = ("", ""), ""
+        given: list[Any] = []
+        if self.wanted is not None and piece is not None:
+            more = ", w.bits AS wanted", ", b.wanted"
+            joined = (
+                " JOIN unnest(%s::integer[], %s::bytea[]) AS w(buffer_id, bits) USING (buffer_id)"
+            )
+            given = [list(one) for one in zip(*self.wanted[piece[0]], strict=True)]
         sql = f"""
-        (SELECT b.partition_key, b.buffer_id, b.start, b.n, q.classes, q.numbers
+        (SELECT b.partition_key, b.buffer_id, b.start, b.n{more[1]}, q.classes, q.numbers
            FROM (SELECT t.partition_key, t.buffer_id, g.start, LEAST(%s, t.num_rows - g.start) AS n,
-                        {self.slices} AS x
-                   FROM {self.table.sql} t,
+                        {self.slices} AS x{more[0]}
+                   FROM {self.table.sql} t{joined},
                         pg_catalog.generate_series(0, t.num_rows - 1, %s) AS g(start)
                   WHERE t.partition_key = %s AND t.buffer_id BETWEEN %s AND %s OFFSET 0) b,
                 LATERAL cerebro._predict_buffer(%s, b.x, b.n) q
          OFFSET 0) p
         """
-        rows = [batch_rows] * (2 + len(self.columns))
-        return sql, [*rows, *(piece or ()), token]
+        rows = [batch_rows] * (1 + len(self.columns))
+        return sql, [*rows, *given, batch_rows, *(piece or ()), token]
 
 
 Source = RowSource | PackedSource
