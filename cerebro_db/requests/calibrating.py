@@ -17,9 +17,9 @@ from cerebro_db.requests.predicting import ScoringRequest
     job=sql.Job(reads=("model_table", "test_table")),
 )
 class CalibrateRequest(sql.Request):
-    """Temperature scaling: finds the number by which the logits of a registered model of classes are to be divided for
-    the least log loss on the rows of a table, and registers a version of the model whose probabilities are those. Returns
-    the number of that version. Which class is the most probable one does not change.
+    """Calibrates the probabilities of a registered model of classes on the rows of a table, and registers a version of
+    the model whose probabilities are those. Returns the number of that version. method: temperature finds the number
+    by which the logits are to be divided for the least log loss; isotonic a rising function of each probability.
 
     Attributes:
         model_table: a [registered model](../registry.md) of your own: `'model:plants@champion'`, of one target
@@ -28,6 +28,8 @@ class CalibrateRequest(sql.Request):
         dependent_varname, independent_varname, on_error: of raw rows, as in `cerebro_evaluate`
         description: of the new version
         use_gpus: as in `cerebro_fit_multiple`
+        method: `'temperature'`, one number for all classes, or `'isotonic'`, steps for each class: for some
+            thousand rows and more
     """
 
     model_table: sql.Text
@@ -37,6 +39,7 @@ class CalibrateRequest(sql.Request):
     on_error: sql.OnError = "stop"
     description: sql.Description = None
     use_gpus: sql.Flag = False
+    method: Literal["temperature", "isotonic"] = "temperature"
 
 
 @sql.function(

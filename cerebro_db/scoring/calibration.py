@@ -1,4 +1,4 @@
-"""Calibration: a new version of a registered model, whose logits are divided by a temperature."""
+"""Calibration: a new version of a registered model, whose logits are divided by a temperature, or mapped by steps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from cerebro_db.configs.architectures.architecture import fingerprint
-from cerebro_db.configs.architectures.calibrated import SIGMOID, Config, scaled, without_activation
+from cerebro_db.configs.architectures.calibrated import (
+    SIGMOID,
+    Config,
+    ramped,
+    scaled,
+    without_activation,
+)
 from cerebro_db.configs.frameworks import (
     check_architecture,
     check_layers_can_be_added,
@@ -16,7 +22,7 @@ from cerebro_db.configs.frameworks import (
 from cerebro_db.configs.grids.outputs import outputs_of
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import checked_description, is_registered, model_reference
-from cerebro_db.errors import InvalidArgument
+from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.models.architectures import limits_of
 from cerebro_db.models.registered import RegisteredModel, registered
 from cerebro_db.models.registry import add_version, kept_model, state_chunks
@@ -32,13 +38,16 @@ from cerebro_db.scoring.calibrating import check_classes
 from cerebro_db.scoring.evaluation import ScoringJob, test_rows
 
 _ROLE = "model_table"
+TEMPERATURE = "temperature"
+# Numbers in the JSON of a net: of all classes together.
+_MOST_STEPS = 20_000
 
 
 def calibrate(host: JobHost, request: CalibrateRequest) -> int:
     """Register a calibrated version of a model; returns its number.
 
     Args:
-        host: of the call; gets a notice of the temperature.
+        host: of the call; gets a notice of what was found.
         request: which model, and on which rows.
 
     Raises:
@@ -57,11 +66,12 @@ def calibrate(host: JobHost, request: CalibrateRequest) -> int:
         check_classes(table)
         (model,) = load_models(control, table, table.mst_keys)
         logits, activation = _logits(model, table)
-        found = _temperature(host, control, request, rows, table, model, logits, activation)
-        config = scaled(logits, found["scale"], activation)
+        found = _studied(host, control, request, rows, table, model, logits, activation)
+        config, own, what = _config(request.method, logits, found, activation)
         text = _checked(control, model, config)
-        facts = {"temperature": 1 / found["scale"], "table": request.test_table, **found}
-        del facts["scale"]
+        facts = {**own, "table": request.test_table} | {
+            name: found[name] for name in ("rows", "before", "after")
+        }
         with transaction(control):
             new = _new_version(control, table, model, text, facts, description)
             version = add_version(
@@ -69,11 +79,36 @@ def calibrate(host: JobHost, request: CalibrateRequest) -> int:
             )
     before, after = found["before"], found["after"]
     host.notice(
-        f"{reference.at(version)} divides logits by {facts['temperature']:.4g}: on {found['rows']} rows log loss "
+        f"{reference.at(version)} {what}: on {found['rows']} rows log loss "
         f"{before['loss']:.4g} -> {after['loss']:.4g}, expected calibration error "
         f"{before['calibration_error']:.4g} -> {after['calibration_error']:.4g}"
     )
     return version
+
+
+def _config(
+    method: str, logits: Config, found: dict[str, Any], activation: str | None
+) -> tuple[Config, dict[str, Any], str]:
+    """The calibrated net, facts about it, and what it does in words.
+
+    Raises:
+        InvalidData: there are more steps than a net should have.
+    """
+    if method == TEMPERATURE:
+        temperature = 1 / found["scale"]
+        facts = {"temperature": temperature}
+        made = scaled(logits, found["scale"], activation)
+        return made, facts, f"divides logits by {temperature:.4g}"
+    ramps = found["ramps"]
+    steps = max(len(rises) for _, _, _, rises in ramps) + 1
+    if steps * len(ramps) > _MOST_STEPS:
+        raise InvalidData(
+            f"test_table: got {steps} steps of probabilities for each of {len(ramps)} outputs; allowed: "
+            f"{_MOST_STEPS} together",
+            "method := 'temperature' has one number for all of them",
+        )
+    facts = {"method": method, "steps": steps}
+    return ramped(logits, ramps, activation), facts, f"maps probabilities by {steps} steps"
 
 
 def _reference(request: CalibrateRequest) -> Any:
@@ -108,7 +143,7 @@ def _logits(model: TrainedModel, table: RegisteredModel) -> tuple[Config, str | 
     return logits, activation
 
 
-def _temperature(
+def _studied(
     host: JobHost,
     control: Session,
     request: CalibrateRequest,
@@ -120,7 +155,7 @@ def _temperature(
 ) -> dict[str, Any]:
     is_binary = model.outputs[0].loss.compares_each
     is_one = activation == SIGMOID or (activation is None and is_binary)
-    study = {"kind": "temperature", "is_one": is_one}
+    study = {"kind": request.method, "is_one": is_one}
     given = EvaluationRequest(
         request.model_table,
         request.test_table,

@@ -11,6 +11,7 @@ import pytest
 from psycopg2 import errors
 from scipy.optimize import minimize_scalar
 from sklearn import metrics
+from sklearn.isotonic import IsotonicRegression
 
 from tests.models.conftest import fitted
 
@@ -161,6 +162,37 @@ def test_a_calibrated_model_has_the_temperature_1(calls: Calls) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["hot", "raw", "one"])
+def test_isotonic_probabilities_are_those_of_scikit_learn(calls: Calls, name: str) -> None:
+    """Of the rows themselves, which are all on steps; those of several classes with a sum of 1."""
+    before = calls.probabilities(f"model:{name}:1").astype(float)
+    truth = np.stack([~calls.low, calls.low], 1) if name == "one" else np.eye(3)[calls.classes]
+    least = 0.5 / 600
+    wanted = np.stack(
+        [
+            IsotonicRegression(y_min=least, y_max=1 - least).fit_transform(*one)
+            for one in zip(before.T, truth.T.astype(float), strict=True)
+        ],
+        axis=1,
+    )
+    wanted /= wanted.sum(axis=1, keepdims=True)
+    version, found = calls.calibrated(f"{name}:1", ", method := 'isotonic'")
+    after = calls.probabilities(f"model:{name}:{version}")
+    # Logits of float32 order rows that probabilities of float32 cannot tell apart, and the other way round.
+    assert np.mean(np.abs(after - wanted).max(axis=1) < 2e-3) > 0.98
+    np.testing.assert_allclose(after, wanted, atol=0.05)
+    assert (found["method"], found["rows"], found["table"]) == ("isotonic", 600, "calls")
+    truths = truth.argmax(axis=1)
+    loss = -np.log(after[np.arange(600), truths]).mean()
+    assert found["after"]["loss"] == pytest.approx(loss, rel=1e-3)
+    assert found["after"]["calibration_error"] < found["before"]["calibration_error"] / 2
+    assert f"maps probabilities by {found['steps']} steps" in calls.db.notices()
+    table = "low_packed" if name == "one" else "calls_packed"
+    calls.db.fetch("DROP TABLE IF EXISTS scores")
+    calls.db.fetch(f"SELECT cerebro_evaluate('model:{name}:{version}', '{table}', 'scores')")
+    assert calls.db.value("SELECT loss FROM scores") == pytest.approx(loss, rel=1e-3)
+
+
 @pytest.mark.parametrize("table", ["calls", "calls_packed"])
 def test_confidence_and_accuracy_by_bins(calls: Calls, table: str) -> None:
     chances = softmax(HOT * calls.logits)
@@ -258,6 +290,7 @@ def test_a_threshold_of_the_other_class(calls: Calls) -> None:
 
 
 BAD = {
+    "cerebro_calibrate('model:hot', 'calls', method := 'platt')": "method: got 'platt'; allowed: 'temperature', 'isotonic'",
     "cerebro_calibrate('hot', 'calls')": "model_table: got 'hot'; allowed: a registered model",
     "cerebro_calibrate(NULL, 'calls')": "model_table: got NULL; allowed: a registered model",
     "cerebro_calibrate('model:mean', 'calls')": "'mean', a float target; allowed: classes",

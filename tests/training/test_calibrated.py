@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.isotonic import IsotonicRegression
 
 from cerebro_db.configs.architectures.architecture import check_architecture
-from cerebro_db.configs.architectures.calibrated import scaled, without_activation
+from cerebro_db.configs.architectures.calibrated import ramped, scaled, without_activation
 from cerebro_db.errors import InvalidArchitecture
+from cerebro_db.training.scores.isotonic import Ramps, isotonic, ramps_of
 
 ROWS = np.random.default_rng(3).normal(size=(40, 3)).astype(np.float32)
 
@@ -82,3 +84,44 @@ def test_a_net_that_ends_in_something_else_is_refused() -> None:
     net = keras.Sequential([keras.Input((3,)), layers.Dense(4, "relu")])
     with pytest.raises(InvalidArchitecture, match=r"ends in Dense .*allowed: a net that ends in"):
         without_activation(check_architecture(net.to_json()))
+
+
+@pytest.mark.parametrize("name", ["dense", "sigmoid", "mean"])
+def test_ramps_are_a_rising_function_of_logits(name: str) -> None:
+    """As NumPy interpolates; a step of one ulp is one, too."""
+    import keras
+
+    net = nets()[name]
+    logits, activation = without_activation(check_architecture(net.to_json()))
+    begins = [-1.5, -0.5, float(np.nextafter(np.float32(0.25), np.float32(0)))]
+    ramps = Ramps(
+        -3.0, np.asarray(begins), np.asarray([-1.0, -0.25, 0.25]), np.asarray([2.0, 0.5, 1.0])
+    )
+    count = 1 if activation == "sigmoid" else 4
+    flat = [-2.0, [], [], []]
+    listed = [[one.tolist() if isinstance(one, np.ndarray) else one for one in ramps]]
+    made = []
+    for config in (logits, ramped(logits, [*listed, *[flat] * (count - 1)], None)):
+        model = keras.models.model_from_json(json.dumps(check_architecture(json.dumps(config))))
+        model.set_weights(net.get_weights())
+        made.append(np.asarray(model(ROWS)))
+    before, after = made
+    if count > 1:
+        before = before - np.log(np.exp(before).sum(axis=1, keepdims=True))
+        assert (after[:, 1:] == -2).all()
+    assert len(np.unique(after[:, 0])) > 10
+    np.testing.assert_allclose(after[:, 0], ramps.at(before[:, 0]), atol=1e-5)
+
+
+def test_steps_are_those_of_scikit_learn() -> None:
+    generator = np.random.default_rng(8)
+    scores = np.round(generator.normal(size=500), 1)  # with ties
+    truth = (generator.random(500) < 1 / (1 + np.exp(-scores))).astype(float)
+    first, last, values = isotonic(scores, truth)
+    wanted = IsotonicRegression().fit(scores, truth)
+    places = np.linspace(-4, 4, 400)
+    assert ramps_of(first, last, values).at(places) == pytest.approx(
+        np.interp(places, wanted.X_thresholds_, wanted.y_thresholds_)
+    )
+    first, last, values = isotonic(np.asarray([1.0, 2.0, 3.0]), np.asarray([1.0, 1.0, 0.0]))
+    assert (first.tolist(), last.tolist(), values.tolist()) == ([1], [3], [pytest.approx(2 / 3)])

@@ -1,4 +1,4 @@
-"""Nets whose probabilities are calibrated: a fixed scale between the last weights and the last activation."""
+"""Nets whose probabilities are calibrated: a fixed scale, or fixed ramps, between the last weights and the last activation."""
 
 from __future__ import annotations
 
@@ -76,6 +76,57 @@ def scaled(logits: Config, scale: float, activation: str | None) -> Config:
     if activation is not None:
         _append(found, "Activation", "calibrated", {"activation": activation})
     return found
+
+
+def ramped(logits: Config, ramps: Sequence[Sequence[Any]], activation: str | None) -> Config:
+    """A net that ends in logits, with a rising function of each of them, and an activation behind.
+
+    Each ramp is ``relu((logit - begin) / (end - begin))`` of 1 at most, times what it rises; their sum is their mean,
+    times how many there are. Of several logits these are logarithms of probabilities first.
+
+    Args:
+        logits: a checked net of one output.
+        ramps: for each logit the first value, and where ramps begin, where they end and how far they rise.
+        activation: None for a net that is to end in logits.
+    """
+    found = copy.deepcopy(logits)
+    count = max(1, *(len(rises) for _, _, _, rises in ramps))
+    firsts = [first for first, _, _, _ in ramps]
+    begins, ends, rises = ([_padded(one[part], count) for one in ramps] for part in (1, 2, 3))
+    widths = [
+        [end - begin or 1.0 for begin, end in zip(*both, strict=True)]
+        for both in zip(begins, ends, strict=True)
+    ]
+    if len(ramps) > 1:
+        _append(found, "Activation", "log_probabilities", {"activation": "log_softmax"})
+    _append(found, "RepeatVector", "ramps", {"n": count})
+    for name, scale, offset in (
+        ("begins", 1.0, _turned([[-begin for begin in one] for one in begins])),
+        ("widths", _turned([[1 / width for width in one] for one in widths]), 0.0),
+    ):
+        _append(found, "Rescaling", name, {"scale": scale, "offset": offset})
+    limits = {"max_value": 1.0, "negative_slope": 0.0, "threshold": 0.0}
+    _append(found, "ReLU", "bounded", limits)
+    rising = _turned([[count * rise for rise in one] for one in rises])
+    _append(found, "Rescaling", "rises", {"scale": rising, "offset": 0.0})
+    _append(found, "GlobalAveragePooling1D", "sum", _POOLING)
+    _append(found, "Rescaling", "isotonic", {"scale": 1.0, "offset": firsts})
+    if activation is not None:
+        _append(found, "Activation", "calibrated", {"activation": activation})
+    return found
+
+
+_POOLING = {"data_format": "channels_last", "keepdims": False}
+
+
+def _padded(values: Sequence[float], count: int) -> list[float]:
+    """Values, and zeros behind."""
+    return [*values, *[0.0] * (count - len(values))]
+
+
+def _turned(rows: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Rows as columns."""
+    return [list(one) for one in zip(*rows, strict=True)]
 
 
 def _layers(architecture: Config) -> list[Config]:

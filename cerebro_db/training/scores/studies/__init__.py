@@ -12,14 +12,20 @@ from cerebro_db.configs.functions.losses import LossSpec
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.recipe import Recipe
-from cerebro_db.training.scores.studies.calibration import Reliability, Temperature, Threshold
+from cerebro_db.training.scores.studies.calibration import (
+    Isotonic,
+    Reliability,
+    Temperature,
+    Threshold,
+)
 from cerebro_db.training.scores.studies.dependence import Dependence
 from cerebro_db.training.scores.studies.importance import Importance
 from cerebro_db.training.scores.studies.outputs import Outputs
 from cerebro_db.training.scores.studies.study import Studied, Study
 
 KINDS: dict[str, type[Study]] = {
-    one.kind: one for one in (Importance, Dependence, Reliability, Temperature, Threshold, Outputs)
+    one.kind: one
+    for one in (Importance, Dependence, Reliability, Temperature, Isotonic, Threshold, Outputs)
 }
 
 

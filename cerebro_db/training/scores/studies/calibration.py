@@ -1,4 +1,4 @@
-"""How far probabilities are those of the classes: reliability, and the temperature that corrects it (Guo et al. 2017)."""
+"""How far probabilities are those of the classes: reliability, and the temperature (Guo et al. 2017) or steps that correct it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.training.fields import Fields
 from cerebro_db.training.recipe import Recipe
+from cerebro_db.training.scores.isotonic import Ramps, isotonic, ramps_of
 from cerebro_db.training.scores.probabilities import of_logits, probabilities
 from cerebro_db.training.scores.studies.study import MAX_PLACE, Studied, Study, read_array, written
 
@@ -98,18 +99,81 @@ class Temperature(Study):
     @classmethod
     def combined(cls, task: Fields, recipe: Recipe, parts: Sequence[Any]) -> Any:
         """The temperature, and log loss and calibration error without and with it."""
-        logits = np.concatenate([read_array(part["logits"], "<f4") for part in parts])
-        targets = np.concatenate([read_array(part["targets"], "<i4") for part in parts])
-        values = logits.astype(np.float64).reshape(-1, parts[0]["units"])
-        if task.flag("is_one") and values.shape[1] != 1:
-            raise InvalidArgument(
-                f"got a sigmoid for each of {values.shape[1]} outputs; allowed: one, or a softmax of several"
-            )
-        if values.shape[1] == 1:  # a sigmoid of one logit is a softmax of it and 0
-            values = np.concatenate([np.zeros_like(values), values], axis=1)
+        values, targets = _collected(task, parts)
+        values = _of_two(values)
         scale = fitted(values, targets)
         before, after = _quality(values, targets), _quality(values * scale, targets)
         return {"scale": scale, "rows": len(targets), "before": before, "after": after}
+
+
+class Isotonic(Temperature):
+    """Logits of all rows with their classes, and a rising function of them for each class, one against all others."""
+
+    kind = "isotonic"
+
+    @classmethod
+    def combined(cls, task: Fields, recipe: Recipe, parts: Sequence[Any]) -> Any:
+        """The ramps of each output, and log loss and calibration error without and with them."""
+        values, targets = _collected(task, parts)
+        _check_finite(values)
+        if len(np.unique(targets)) < 2:
+            raise InvalidData(
+                f"got {len(targets)} rows of one class; allowed: rows of several classes",
+                "take rows of all classes that the model was not trained on",
+            )
+        one = values.shape[1] == 1
+        scores = values if one else _log_chances(values)
+        pairs = enumerate(scores.T, 1 if one else 0)
+        found = [_ramps(score, targets == place, one) for place, score in pairs]
+        after = np.stack([ramps.at(each) for ramps, each in zip(found, scores.T, strict=True)], 1)
+        return {
+            "ramps": [[one.first, *(each.tolist() for each in one[1:])] for one in found],
+            "rows": len(targets),
+            "before": _quality(_of_two(values), targets),
+            "after": _quality(_of_two(after), targets),
+        }
+
+
+def _ramps(scores: np.ndarray, truth: np.ndarray, one: bool) -> Ramps:
+    """The logarithm of the isotonic probability of a class, or its logit, as a function of scores.
+
+    No probability is nearer to 0 or 1 than half a row in all rows.
+    """
+    first, last, values = isotonic(scores, truth.astype(np.float64))
+    least = 0.5 / len(scores)
+    bounded = np.clip(values, least, 1 - least)
+    return ramps_of(first, last, np.log(bounded) - (np.log1p(-bounded) if one else 0.0))
+
+
+def _log_chances(logits: np.ndarray) -> np.ndarray:
+    """Logarithms of the probabilities of a softmax."""
+    top = logits - logits.max(axis=1, keepdims=True)
+    found: np.ndarray = top - np.log(np.exp(top).sum(axis=1, keepdims=True))
+    return found
+
+
+def _collected(task: Fields, parts: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """The logits and classes of all partitions."""
+    logits = np.concatenate([read_array(part["logits"], "<f4") for part in parts])
+    targets = np.concatenate([read_array(part["targets"], "<i4") for part in parts])
+    values = logits.astype(np.float64).reshape(-1, parts[0]["units"])
+    if task.flag("is_one") and values.shape[1] != 1:
+        raise InvalidArgument(
+            f"got a sigmoid for each of {values.shape[1]} outputs; allowed: one, or a softmax of several"
+        )
+    return values, targets
+
+
+def _of_two(logits: np.ndarray) -> np.ndarray:
+    """Logits of a softmax: a sigmoid of one logit is a softmax of it and 0."""
+    if logits.shape[1] > 1:
+        return logits
+    return np.concatenate([np.zeros_like(logits), logits], axis=1)
+
+
+def _check_finite(logits: np.ndarray) -> None:
+    if not np.isfinite(logits).all():
+        raise InvalidData("got outputs that are no numbers; allowed: a model that predicts numbers")
 
 
 def fitted(logits: np.ndarray, targets: np.ndarray) -> float:
@@ -124,8 +188,7 @@ def fitted(logits: np.ndarray, targets: np.ndarray) -> float:
         chances = of_logits(logits * scale, one_by_one=False)
         return float((chances * logits).sum(axis=1).mean() - truth)
 
-    if not np.isfinite(logits).all():
-        raise InvalidData("got outputs that are no numbers; allowed: a model that predicts numbers")
+    _check_finite(logits)
     if slope(_LEAST) >= 0:
         raise InvalidData(
             "got a model that is right no more often than by chance; allowed: one that has learnt something"
