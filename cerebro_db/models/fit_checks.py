@@ -101,6 +101,21 @@ def check_fits(
     for place, (output, target) in enumerate(zip(outputs, targets.each, strict=True)):
         _check_output(architecture, place, output, target)
     _check_class_weight(fit, targets)
+    _check_mixup(architecture, fit)
+
+
+# Of Keras' and of PyTorch's JSON.
+_EMBEDDINGS = ('"Embedding"', "aten.embedding")
+
+
+def _check_mixup(architecture: Architecture, fit: FitParams) -> None:
+    """Refuse to mix rows of numbers that stand for something else."""
+    if fit.mixup is not None and any(name in architecture.text for name in _EMBEDDINGS):
+        raise InvalidArgument(
+            f"fit_params: got mixup={fit.mixup:g} for a net with an Embedding; allowed: nets whose inputs are all "
+            "amounts, as the mean of two ids is no id",
+            hint="pack categories as onehot or target in place of ids, or leave mixup out",
+        )
 
 
 _ORDER = "the inputs of the model come in the order of independent_varname"

@@ -39,6 +39,7 @@ from cerebro_db.runs.selection import Chosen, chosen_by
 from cerebro_db.runs.speeds import measured_speeds
 from cerebro_db.runs.strategy_checks import (
     check_enough,
+    check_mixing,
     check_rounds,
     check_strategy,
     check_way,
@@ -331,6 +332,7 @@ def checked(request: TrainRequest, found: Resolved) -> RunSetup:
     rows = trainings(found.chosen.rows, found.folds)
     configurations = found.maker(request.seed).make(rows, found.models)
     check_rounds(chosen, configurations, packed)
+    check_mixing(chosen, configurations)
     chosen.check_configurations(configurations, str(packed.relation.name), len(packed.partitions))
     spec = spec_of(request, found, configurations, len(configurations))
     check_way(chosen, packed, found.neighbours, found.network)

@@ -41,6 +41,21 @@ def check_way(strategy: Strategy, packed: PackedTable, neighbours: int, network:
         raise no_way(f"strategy: got {strategy.name!r}", packed, neighbours, hint)
 
 
+def check_mixing(strategy: Strategy, configurations: Sequence[Configuration]) -> None:
+    """Refuse mixed rows where several workers share those of a round.
+
+    Raises:
+        InvalidArgument: a configuration mixes rows, and its hops do not train alone.
+    """
+    mixing = [one.mst_key for one in configurations if one.fit_params.mixup is not None]
+    if mixing and not strategy.takes_folds:
+        allowed = listed(one.name for one in STRATEGIES.values() if one.takes_folds)
+        raise InvalidArgument(
+            f"strategy: got {strategy.name!r} with mixup in the configuration {mixing[0]}; allowed: {allowed}, whose "
+            "hops train alone"
+        )
+
+
 def no_way(got: str, packed: PackedTable, neighbours: int, hint: str) -> NotSupported:
     """Error of trainers that are on several hosts, where no network is allowed to them."""
     why = "the setting peer_network is empty, so that trainers of others have no way to each other"

@@ -20,6 +20,7 @@ from cerebro_db.training.averaging import of_replica
 from cerebro_db.training.buffers import Shapes
 from cerebro_db.training.environment import computing, peak_mb, reset_peak
 from cerebro_db.training.functions import function_of, places_of
+from cerebro_db.training.mixing import mixed
 from cerebro_db.training.partitions import Buffers, CacheKey, Partition, PartitionCache, RowOrder
 from cerebro_db.training.peers.parameter_server import ServedRound
 from cerebro_db.training.peers.peers import ProcessGroup
@@ -170,7 +171,7 @@ class Hop:
         self._started = time.monotonic()
         reset_peak()
         self._train_seconds = 0.0
-        self._loss_sum, self._rows = 0.0, 0
+        self._loss_sum, self._rows, self._batches = 0.0, 0, 0
         self._program, self._compiled = programs.get(task.recipe)
         self._program.prepare(task.recipe.compile_params, task.recipe.fit_params)
         if data is None and not task.is_first:
@@ -296,7 +297,14 @@ class Hop:
 
     def _trained(self, features: np.ndarray, targets: np.ndarray) -> float:
         """Train on the rows of a call; the sum over them of the loss of their batch."""
-        return self._program.train(features, targets)
+        alpha, size = self._task.recipe.fit_params.mixup, self._task.batch_size
+        if alpha is None:
+            return self._program.train(features, targets)
+        order = self._task.order
+        seeds = (self._task.initial_seed, order.epoch, order.partition_key)
+        rows, partners = mixed(features, targets, alpha, seeds, self._batches, size)
+        self._batches += -(-len(features) // size)
+        return self._program.train(rows, targets, partners)
 
     def _report(self) -> HopReport:
         elapsed = time.monotonic() - self._started

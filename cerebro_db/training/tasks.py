@@ -159,6 +159,11 @@ def hop_of(
     cache_key = _cache_key(task, run_id)
     recipe = recipe_of(task, known)
     known.check_training(recipe)
+    if recipe.fit_params.mixup is not None and task.has("part"):
+        raise InvalidArgument(
+            f"fit_params: got mixup={recipe.fit_params.mixup:g} with a strategy whose rounds share rows; allowed: "
+            "strategies whose hops train alone, such as 'hopper'"
+        )
     buffers = buffers_of(task.raw("buffers"))
     order = RowOrder(
         seed=task.integer("seed", 0),

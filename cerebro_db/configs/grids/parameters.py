@@ -39,8 +39,8 @@ COMPILE_KEYS = (
     "optimizer", "metrics", "loss", "loss_weights", "l1", "l2", "dropout", "freeze", "dtype_policy",
     "loss_per_member",
 )  # fmt: skip
-FIT_KEYS = ("epochs", "batch_size", "shuffle", "class_weight", "callbacks", "verbose")
-DEFAULT_BATCH_SIZE = 32
+FIT_KEYS = ("epochs", "batch_size", "shuffle", "class_weight", "mixup", "callbacks", "verbose")
+DEFAULT_BATCH_SIZE, MOST_MIXUP = 32, 100.0
 # A search reads the text of a configuration several times; what it stands for never changes.
 T = TypeVar("T")
 _MOST_TEXTS = 4096
@@ -55,6 +55,7 @@ _FIT = {
         whole("epochs", 1, low=1, high=1_000_000),
         whole("batch_size", DEFAULT_BATCH_SIZE, low=1, high=1_000_000),
         flag("shuffle", True),
+        number("mixup", None, high=MOST_MIXUP),
     )
 }
 NUMERIC_ARGUMENTS: Mapping[str, Argument] = {
@@ -173,13 +174,18 @@ class CompileParams(Struct, frozen=True):
 
 
 class FitParams(Struct, frozen=True):
-    """Parameters of training on a partition; `epochs` are passes within one hop."""
+    """Parameters of training on a partition; `epochs` are passes within one hop.
+
+    Attributes:
+        mixup: of the Beta distribution of the share of a row that is mixed with another one; None for no mixing.
+    """
 
     batch_size: int = DEFAULT_BATCH_SIZE
     epochs: int = 1
     shuffle: bool = True
     class_weight: tuple[tuple[int, float], ...] | Literal["balanced"] | None = None
     callbacks: tuple[CallbackSpec, ...] = ()
+    mixup: float | None = None
 
 
 def _remembered(parse: Callable[[str], T]) -> Callable[[str], T]:
@@ -258,6 +264,8 @@ def parse_fit_params(text: str) -> FitParams:
     values = {
         key: argument.validated(given[key], what) for key, argument in _FIT.items() if key in given
     }
+    if values.get("mixup") == 0:
+        values["mixup"] = None
     return FitParams(
         **values,
         class_weight=_class_weight(given.get("class_weight"), what),

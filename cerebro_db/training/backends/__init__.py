@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # drivers name backends, and import no arrays
     import numpy as np
 
     from cerebro_db.training.buffers import Shapes
+    from cerebro_db.training.mixing import Partners
     from cerebro_db.training.recipe import Recipe
     from cerebro_db.training.scores.sums import Partial
     from cerebro_db.training.state import State
@@ -98,12 +99,15 @@ class Program(Protocol):
             IdsBeyond: with the first row that has one.
         """
 
-    def train(self, features: np.ndarray, targets: np.ndarray) -> float:
+    def train(
+        self, features: np.ndarray, targets: np.ndarray, partners: Partners | None = None
+    ) -> float:
         """Train on rows in their order, batch by batch.
 
         Args:
             features: ``float32[rows, ...]``; rows of one call at most.
             targets: ``int32[rows]`` ids or ``float32[rows, ...]``, or records with weights.
+            partners: of rows that are mixed, where the fit parameters say so.
 
         Returns:
             The sum over the rows of the loss of their batch.

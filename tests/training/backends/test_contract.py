@@ -25,6 +25,7 @@ from cerebro_db.errors import (
 )
 from cerebro_db.training import backends
 from cerebro_db.training.backends import Backend
+from cerebro_db.training.mixing import Partners
 from cerebro_db.training.recipe import Recipe
 from cerebro_db.training.scores.sums import add_partials
 from cerebro_db.training.state import LEARNING_RATE, from_bytes, to_bytes
@@ -227,6 +228,22 @@ def test_gradients_and_apply_are_a_step(backend: Backend, plain: Recipe) -> None
     parts.apply(gradients)
     assert loss * len(features) == pytest.approx(summed, rel=1e-5)
     for ours, theirs in zip(parts.save().values(), whole.save().values(), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_rows_that_are_mixed_are_compared_with_both_targets(
+    backend: Backend, plain: Recipe, nets: Nets, recipe: Callable[..., Recipe]
+) -> None:
+    (features, targets), share = rows(8), np.float32(0.3)
+    others = targets[::-1].copy()
+    mixing, apart = begun(backend, recipe(nets.plain, SGD, "mixup=0.2")), begun(backend, plain)
+    partners = Partners(others, np.full(8, share))
+    summed = mixing.train(features, targets, partners)
+    found = [apart.gradients(features, one) for one in (targets, others)]
+    loss, gradients = (share * one + (1 - share) * other for one, other in zip(*found, strict=True))
+    apart.apply(gradients)
+    assert summed == pytest.approx(8 * loss, rel=1e-5)
+    for ours, theirs in zip(mixing.save().values(), apart.save().values(), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -37,6 +37,7 @@ from cerebro_db.training.backends.tensorflow.naming import (
     named_variables,
 )
 from cerebro_db.training.backends.tensorflow.scalars import make_variable, scalars_of
+from cerebro_db.training.mixing import Partners
 from cerebro_db.training.recipe import Recipe
 from cerebro_db.training.scores.id_fault import IdsBeyond
 from cerebro_db.training.scores.targets import TargetFacts, encodings_for, parts
@@ -65,6 +66,7 @@ class Program:
         self._batch_size = recipe.fit_params.batch_size
         self._steps_per_call = recipe.steps_per_call
         self._jit = recipe.jit
+        self._mixes = recipe.fit_params.mixup is not None
         self._targets = recipe.targets
         params = recipe.compile_params
         self.model = self._build(recipe, 0)
@@ -101,6 +103,7 @@ class Program:
             params.l1 is not None,
             params.l2 is not None,
             fit.class_weight is not None,
+            fit.mixup is not None,
             recipe.targets,
             (fit.batch_size, recipe.steps_per_call) if recipe.jit else None,
         )
@@ -194,17 +197,22 @@ class Program:
         if (found := self._ids.fault(features)) is not None:
             raise IdsBeyond(*found)
 
-    def train(self, features: np.ndarray, targets: np.ndarray) -> float:
+    def train(
+        self, features: np.ndarray, targets: np.ndarray, partners: Partners | None = None
+    ) -> float:
         """Train on rows in their order, batch by batch.
 
         Args:
             features: ``float32[rows, ...]``; rows of one call at most.
             targets: ``int32[rows]`` ids or ``float32[rows, ...]``, or records with weights.
+            partners: of rows that are mixed, where the fit parameters say so.
 
         Returns:
             The sum over the rows of the loss of their batch.
         """
         data = self._data_of(features, targets)
+        if partners is not None:
+            data = (*data, *self._data_of(features, partners.targets)[1:], partners.shares)
         if self._jit:
             return self._train_compiled(data)
         return float(self._loop(*data, self._batch_size))
@@ -287,15 +295,16 @@ class Program:
         self._rest = self._traced(self._trace_batch, relaxed)
 
     def _signature(self, rows: int | None) -> tuple[Any, ...]:
-        weights = (tf.TensorSpec((rows,), tf.float32),) if self._targets.weighted else ()
-        return (
-            tf.TensorSpec((rows, *self._inputs.row), tf.float32),
+        number = tf.TensorSpec((rows,), tf.float32)
+        targets = [
             *(
                 tf.TensorSpec((rows, *one.shape), tf.as_dtype(one.dtype))
                 for one in self._targets.each
             ),
-            *weights,
-        )
+            *((number,) if self._targets.weighted else ()),
+        ]
+        partners = (*targets, number) if self._mixes else ()
+        return (tf.TensorSpec((rows, *self._inputs.row), tf.float32), *targets, *partners)
 
     def _traced(self, trace: Any, signature: tuple[Any, ...], jit_compile: bool = False) -> Traced:
         """A traced function that reads the scalars of the optimizer once, before anything else."""
@@ -369,32 +378,48 @@ class Program:
     def _loss_and_gradients(self, features: Any, *data: Any) -> tuple[Any, list[Any]]:
         """The loss of a batch, and its gradients, scaled as the optimizer wants them."""
         model, inputs = self.model, self._inputs.split(features)
+        share = data[-1] if self._mixes else None
+        count = len(data) // 2 if self._mixes else len(data)
+        truths = [self._truth(data[:count])]
+        if self._mixes:
+            truths.append(self._truth(data[count:-1]))
+        with tf.GradientTape() as tape:
+            if self._members is None:
+                predictions = model(inputs, training=True)
+            else:
+                predictions = self._members(inputs)
+            losses = [self._compared(inputs, predictions, *truth) for truth in truths]
+            loss = losses[0]
+            if share is not None:
+                loss = share[0] * losses[0] + (1 - share[0]) * losses[1]
+            scaled = model.optimizer.scale_loss(loss)
+        return loss, tape.gradient(scaled, model.trainable_weights)
+
+    def _truth(self, data: Sequence[Any]) -> tuple[list[Any], Any]:
+        """The targets of a batch as losses take them, and the weights of its rows, if there are any."""
         stored = data[: len(self._encodings)]
         weights = data[-1] if self._targets.weighted else None
         targets = [
             encode(*of_one)
             for of_one in zip(stored, self._encodings, self._targets.each, strict=True)
         ]
-        sample_weight = weights
-        if self._class_weights is not None:
-            of_class = tf.gather(self._class_weights, stored[0])
-            sample_weight = of_class if weights is None else of_class * weights
-        with tf.GradientTape() as tape:
-            if self._members is None:
-                predictions = model(inputs, training=True)
-            else:
-                predictions = self._members(inputs)
-                targets = self._members.repeated(targets)
-                sample_weight = None if sample_weight is None else sample_weight[:, tf.newaxis]
-            loss = model.compute_loss(
-                x=inputs,
-                y=alone(targets),
-                y_pred=predictions,
-                sample_weight=sample_weight,
-                training=True,
-            )
-            scaled = model.optimizer.scale_loss(loss)
-        return loss, tape.gradient(scaled, model.trainable_weights)
+        if self._class_weights is None:
+            return targets, weights
+        of_class = tf.gather(self._class_weights, stored[0])
+        return targets, of_class if weights is None else of_class * weights
+
+    def _compared(self, inputs: Any, predictions: Any, targets: list[Any], weights: Any) -> Any:
+        """The loss of predictions, penalties included."""
+        if self._members is not None:
+            targets = self._members.repeated(targets)
+            weights = None if weights is None else weights[:, tf.newaxis]
+        return self.model.compute_loss(
+            x=inputs,
+            y=alone(targets),
+            y_pred=predictions,
+            sample_weight=weights,
+            training=True,
+        )
 
     @functools.cached_property
     def _gradients_of(self) -> Traced:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from cerebro_db.training.backends.torch.net import Net
 from cerebro_db.training.backends.torch.nets import net_of, trained_names
 from cerebro_db.training.backends.torch.penalties import Penalty
 from cerebro_db.training.backends.torch.schedules import scheduled_rate
+from cerebro_db.training.mixing import Partners
 from cerebro_db.training.recipe import Recipe
 from cerebro_db.training.scores.id_fault import IdsBeyond
 from cerebro_db.training.scores.targets import TargetFacts, encodings_for, parts
@@ -186,13 +187,16 @@ class Program:
         if (found := self._ids.fault(features)) is not None:
             raise IdsBeyond(*found)
 
-    def train(self, features: np.ndarray, targets: np.ndarray) -> float:
+    def train(
+        self, features: np.ndarray, targets: np.ndarray, partners: Partners | None = None
+    ) -> float:
         """Train on rows in their order, batch by batch.
 
         Returns:
             The sum over the rows of the loss of their batch.
         """
         inputs, stored, weights = self._data_of(features, targets)
+        others = None if partners is None else self._data_of(features, partners.targets)[1:]
         total, size = 0.0, self._batch_size
         with generators.active(self._generator, self.net.draws) as generator:
             for start in range(0, len(features), size):
@@ -201,6 +205,7 @@ class Program:
                     [one[start:stop] for one in inputs],
                     [one[start:stop] for one in stored],
                     None if weights is None else weights[start:stop],
+                    _mixing(others, partners, start, stop),
                 )
                 self._step(gradients)
                 total += float(loss) * (stop - start)
@@ -222,10 +227,13 @@ class Program:
         return self.net.split(np.require(features, requirements="W")), truth, weights
 
     def _loss_and_gradients(
-        self, inputs: list[Any], truth: list[Any], weights: Any
+        self, inputs: list[Any], truth: list[Any], weights: Any, mixing: Mixing | None = None
     ) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
         outputs = self.net.train(inputs)
         loss = total_loss(self._losses, self._weights, outputs, truth, weights)
+        if mixing is not None:
+            other = total_loss(self._losses, self._weights, outputs, mixing.truth, mixing.weights)
+            loss = mixing.share * loss + (1 - mixing.share) * other
         if self._penalty.is_on:
             loss = loss + self._penalty()
         if not self._listed or not loss.requires_grad:
@@ -334,6 +342,25 @@ def losses_of(recipe: Recipe, net: Net) -> list[Loss]:
     encodings = encodings_for(recipe.targets, wanted, net.units())
     given = zip(recipe.outputs, encodings, recipe.targets.each, strict=True)
     return [Loss(output.loss, encoding, facts) for output, encoding, facts in given]
+
+
+class Mixing(NamedTuple):
+    """The targets and weights of the rows with which those of a batch are mixed, and the share of the latter."""
+
+    truth: list[Any]
+    weights: Any
+    share: float
+
+
+def _mixing(
+    others: tuple[list[Any], Any] | None, partners: Partners | None, start: int, stop: int
+) -> Mixing | None:
+    """What a batch is mixed with; None where it is not."""
+    if others is None or partners is None:
+        return None
+    truth, weights = others
+    part = None if weights is None else weights[start:stop]
+    return Mixing([one[start:stop] for one in truth], part, float(partners.shares[start]))
 
 
 def total_loss(

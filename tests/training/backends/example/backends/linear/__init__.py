@@ -18,6 +18,7 @@ from cerebro_db.configs.architectures.memory import (
 from cerebro_db.configs.names import Format
 from cerebro_db.errors import InvalidState
 from cerebro_db.training.backends import ModelSize, Tick
+from cerebro_db.training.mixing import Partners
 from cerebro_db.training.recipe import Recipe
 from cerebro_db.training.scores.sums import Partial
 from cerebro_db.training.state import LEARNING_RATE, State, check_fits, of_model
@@ -93,11 +94,20 @@ class Program:
     def check_ids(self, features: np.ndarray) -> None:
         pass
 
-    def train(self, features: np.ndarray, targets: np.ndarray) -> float:
+    def train(
+        self, features: np.ndarray, targets: np.ndarray, partners: Partners | None = None
+    ) -> float:
         total = 0.0
         for start in range(0, len(features), self._batch_size):
             rows = slice(start, start + self._batch_size)
             loss, gradients = self.gradients(features[rows], targets[rows])
+            if partners is not None:
+                share = partners.shares[start]
+                other, more = self.gradients(features[rows], partners.targets[rows])
+                loss, gradients = (
+                    share * loss + (1 - share) * other,
+                    share * gradients + (1 - share) * more,
+                )
             self.apply(gradients)
             total += loss * len(features[rows])
         return total
