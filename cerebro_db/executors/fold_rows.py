@@ -1,4 +1,4 @@
-"""Rows of the folds of a packed table whose rows have fold numbers."""
+"""Rows of the folds of a packed table, as its driver knows them."""
 
 from __future__ import annotations
 
@@ -77,20 +77,39 @@ def read_fold_rows(session: Session, packed: PackedTable, folds: Folds) -> FoldR
     import numpy as np
 
     sql = (
-        f"SELECT p.partition_key, p.num_rows, p.{FOLD_NUMBERS} FROM {packed.relation.name.sql} p "
-        "ORDER BY p.partition_key, p.buffer_id"
+        f"SELECT p.{FOLD_NUMBERS} FROM {packed.relation.name.sql} p WHERE p.partition_key = %s "
+        "ORDER BY p.buffer_id"
     )
-    found: dict[int, list[np.ndarray]] = {one.partition_key: [] for one in packed.partitions}
-    for partition_key, rows, data in session.run(sql):
-        if len(data) != 4 * rows or partition_key not in found:
+    found: dict[int, np.ndarray] = {}
+    for one in packed.partitions:
+        data = b"".join(bytes(each) for (each,) in session.run(sql, (one.partition_key,)))
+        if len(data) != 4 * one.rows:
             raise InvalidData(
-                f"{packed.relation.name}: got {len(data)} bytes of {FOLD_NUMBERS} for {rows} rows of partition "
-                f"{partition_key}; allowed: four for each",
+                f"{packed.relation.name}: got {len(data)} bytes of {FOLD_NUMBERS} for the {one.rows} rows of partition "
+                f"{one.partition_key}; allowed: four for each",
                 PACK_AGAIN,
             )
         numbers = np.frombuffer(data, "<i4").astype(np.int64)
-        found[partition_key].append(fold_of_numbers(numbers, folds, packed.rows))
-    return FoldRows(folds, {key: np.concatenate(each) for key, each in found.items()})
+        found[one.partition_key] = fold_of_numbers(numbers, folds, packed.rows)
+    return FoldRows(folds, found)
+
+
+def placed_fold_rows(packed: PackedTable, folds: Folds) -> FoldRows:
+    """The rows of the folds of a run, where these follow from the places of rows, as in ``training.folds.Fold``."""
+    import numpy as np
+
+    return FoldRows(
+        folds,
+        {
+            one.partition_key: np.concatenate(
+                [
+                    _small((np.arange(rows) + buffer_id + one.partition_key) % folds.count)
+                    for buffer_id, rows in one.buffers
+                ]
+            )
+            for one in packed.partitions
+        },
+    )
 
 
 def fold_of_numbers(numbers: np.ndarray, folds: Folds, rows: int) -> np.ndarray:
@@ -105,8 +124,14 @@ def fold_of_numbers(numbers: np.ndarray, folds: Folds, rows: int) -> np.ndarray:
 
     count = folds.count
     if folds.kind == TIME:
-        return numbers * (count + 1) // rows - 1
+        return _small(numbers * (count + 1) // rows - 1)
     turn, place = np.divmod(numbers, count)
     # Groups are there by their size: back and forth makes folds of nearly the same size.
     is_back = (turn % 2 == 1) & (folds.kind == GROUP)
-    return np.where(is_back, count - 1 - place, place)
+    return _small(np.where(is_back, count - 1 - place, place))
+
+
+def _small(folds: np.ndarray) -> np.ndarray:
+    """A byte for each row: there are 100 folds at most."""
+    found: np.ndarray = folds.astype("int8")
+    return found

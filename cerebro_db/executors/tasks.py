@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
+from cerebro_db.configs.grammar import parse_keywords
+from cerebro_db.configs.grids.parameters import BALANCED, fit_text
 from cerebro_db.configs.settings import OF_SUPERUSERS, Settings
 from cerebro_db.core.folds import Folds
 from cerebro_db.core.spec import TRAINING, VALIDATION, Configuration, Hop
@@ -92,6 +94,7 @@ class TaskWriter:
         run_id: which one.
         folds: of cross-validation; None where there are none.
         fold_rows: the rows of each, where these have fold numbers.
+        fold_weights: for each the weights that balance the classes of the rows that are trained on.
     """
 
     def __init__(
@@ -102,9 +105,10 @@ class TaskWriter:
         run_id: int,
         folds: Folds | None = None,
         fold_rows: FoldRows | None = None,
+        fold_weights: Sequence[Sequence[float]] = (),
     ) -> None:
         self._seed, self._run_id, self._folds = seed, run_id, folds
-        self._fold_rows = fold_rows
+        self._fold_rows, self._fold_weights = fold_rows, fold_weights
         self._targets = target_task(targets)
         self._inputs = input_task([one.shape for one in tables[TRAINING].inputs])
         self._buffers = {name: _buffers(table) for name, table in tables.items()}
@@ -213,12 +217,23 @@ class TaskWriter:
             "architecture": configuration.architecture.text,
             "architecture_id": configuration.architecture.id,
             "compile_params": configuration.compile_text,
-            "fit_params": configuration.fit_text,
+            "fit_params": self._fit_text(configuration),
             "targets": self._targets,
             **self._inputs,
             "jit": configuration.jit,
             "steps_per_call": configuration.steps_per_call,
         }
+
+    def _fit_text(self, configuration: Configuration) -> str:
+        """The fit parameters; of folds with the weights of classes in place of a word for them."""
+        balanced = configuration.fit_params.class_weight == BALANCED
+        if self._folds is None or not self._fold_weights or not balanced:
+            return configuration.fit_text
+        _, fold = self._folds.of(configuration.mst_key)
+        weights = dict(enumerate(self._fold_weights[fold - 1]))
+        return fit_text(
+            {**parse_keywords(configuration.fit_text, "fit_params"), "class_weight": weights}
+        )
 
 
 def _buffers(packed: PackedTable) -> dict[int, dict[str, list[int]]]:

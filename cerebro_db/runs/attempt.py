@@ -40,7 +40,7 @@ from cerebro_db.runs import results
 from cerebro_db.runs.catalog import RunCatalog, ends_of
 from cerebro_db.runs.configurations import Maker
 from cerebro_db.runs.decisions import Decisions
-from cerebro_db.runs.folds import fold_rows_of
+from cerebro_db.runs.folds import fold_rows_of, weights_of
 from cerebro_db.runs.guards import guard_key, wait_for_orphans
 from cerebro_db.runs.loop import Loop
 from cerebro_db.runs.memory import memory_workers
@@ -125,6 +125,7 @@ class Attempt:
             peers=bool(hosts),
             frameworks=frameworks,
         )
+        fold_rows = fold_rows_of(control, spec.folds, setup.packed)
         place = RunResources(
             run_id=run.run_id,
             states=states_of(run.tables, spec),
@@ -135,7 +136,8 @@ class Attempt:
                 spec.seed,
                 run.run_id,
                 spec.folds,
-                fold_rows_of(control, spec.folds, setup.packed),
+                fold_rows,
+                weights_of(control, spec.folds, setup.packed, setup.targets, fold_rows),
             ),
             pool=self._pool,
             store=store,

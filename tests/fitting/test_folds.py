@@ -8,9 +8,11 @@ from typing import Any
 import psycopg2
 import pytest
 
+from tests.fitting.conftest import ADAM, select
 from tests.fitting.sizes import PARTITIONS, ROWS_TRAINED
 
 FOLDS = 3
+SINGLE = "'label', 'x', num_partitions := 1, buffer_size := 1000"
 HELD_OUT = f"(row_number - 1 + buffer_id + partition_key) %% {FOLDS} = %s - 1"
 
 
@@ -110,8 +112,7 @@ def test_predictions_out_of_fold_are_those_of_the_models_that_have_not_seen_a_ro
 
 def test_a_training_has_the_bits_of_a_fit_on_the_same_rows(bench: Any) -> None:
     """Of one partition, as the order of partitions is a matter of all configurations together."""
-    packing = "'label', 'x', num_partitions := 1, buffer_size := 1000"
-    bench.run(f"SELECT cerebro_pack('blobs_train', 'single', {packing})")
+    bench.run(f"SELECT cerebro_pack('blobs_train', 'single', {SINGLE})")
     bench.run(
         f"SELECT cerebro_fit_multiple('single', 'single_folds', 'configs', 3, folds := {FOLDS})"
     )
@@ -130,20 +131,34 @@ def test_a_training_has_the_bits_of_a_fit_on_the_same_rows(bench: Any) -> None:
             assert bytes(crossed) == bytes(fitted[key]), (fold, key)
 
 
-def _keep(bench: Any, places: list[int]) -> None:
+def test_balanced_classes_are_those_of_the_rows_that_are_seen(bench: Any) -> None:
+    bench.run(f"SELECT cerebro_pack('blobs_train', 'balancing', {SINGLE})")
+    select(bench, "balanced", [1], [ADAM], ["batch_size=8,class_weight='balanced'"])
+    bench.run(
+        f"SELECT cerebro_fit_multiple('balancing', 'balanced_folds', 'balanced', 1, folds := {FOLDS})"
+    )
+    rows = bench.value("SELECT num_rows FROM balancing")
+    _keep(bench, [place for place in range(rows) if place % FOLDS != 1], "balancing")
+    bench.run("SELECT cerebro_fit_multiple('balancing_kept', 'balanced_fit', 'balanced', 1)")
+    weights = "SELECT model_weights FROM {} WHERE mst_key = %s"
+    crossed = bench.value(weights.format("balanced_folds"), (2,))
+    assert bytes(crossed) == bytes(bench.value(weights.format("balanced_fit"), (1,)))
+
+
+def _keep(bench: Any, places: list[int], table: str = "single") -> None:
     """Make the packed table once more, with some rows of its only buffer."""
-    bench.run("DROP TABLE IF EXISTS single_kept, single_kept_summary")
-    bench.run("CREATE TABLE single_kept AS SELECT * FROM single")
-    bench.run("CREATE TABLE single_kept_summary AS SELECT * FROM single_summary")
-    rows, count = bench.value("SELECT num_rows FROM single"), len(places)
+    bench.run(f"DROP TABLE IF EXISTS {table}_kept, {table}_kept_summary")
+    bench.run(f"CREATE TABLE {table}_kept AS SELECT * FROM {table}")
+    bench.run(f"CREATE TABLE {table}_kept_summary AS SELECT * FROM {table}_summary")
+    rows, count = bench.value(f"SELECT num_rows FROM {table}"), len(places)
     for name in ("x", "label"):
-        data = bytes(bench.value(f"SELECT {name} FROM single"))
+        data = bytes(bench.value(f"SELECT {name} FROM {table}"))
         size = len(data) // rows
         left = b"".join(data[place * size : (place + 1) * size] for place in places)
-        bench.run(f"UPDATE single_kept SET {name} = %s", (psycopg2.Binary(left),))
-        bench.run(f"UPDATE single_kept SET {name}_shape[1] = %s, num_rows = %s", (count, count))
+        bench.run(f"UPDATE {table}_kept SET {name} = %s", (psycopg2.Binary(left),))
+        bench.run(f"UPDATE {table}_kept SET {name}_shape[1] = %s, num_rows = %s", (count, count))
     bench.run(
-        "UPDATE single_kept_summary SET num_rows = %s, rows_per_partition = ARRAY[%s], buffer_size = %s",
+        f"UPDATE {table}_kept_summary SET num_rows = %s, rows_per_partition = ARRAY[%s], buffer_size = %s",
         (count, count, count),
     )
 
