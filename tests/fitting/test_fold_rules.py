@@ -157,6 +157,20 @@ def _same_bits(visits: Visits, kind: str, fold: int, rows: set[int]) -> None:
     assert bytes(crossed) == bytes(db.value(weights.format(f"fit_{kind}"), (key,)))
 
 
+def test_all_columns_are_features_but_that_of_the_groups(bench: Any, visits: Visits) -> None:
+    """Of a view, whose rows are copied; a number stands for each group, the largest first."""
+    bench.run("CREATE VIEW columns AS SELECT x[1] AS first, day, who, label FROM visits")
+    rule = "fold_kind := 'group', fold_column := 'who', num_partitions := 1"
+    bench.run(f"SELECT cerebro_pack_columns('columns', 'columns_packed', 'label', '*', {rule})")
+    listed = "SELECT DISTINCT column_name FROM columns_packed_encoding ORDER BY 1"
+    assert bench.column(listed) == ["day", "first"]
+    known = "SELECT fold_kind, fold_column FROM columns_packed_summary"
+    assert bench.fetch(known) == [("group", "who")]
+    data = bytes(bench.value("SELECT fold_numbers FROM columns_packed"))
+    sizes = np.bincount(np.frombuffer(data, np.int32)).tolist()
+    assert sizes == sorted(Counter(visits.who.tolist()).values(), reverse=True)
+
+
 WRONG = (
     ("fold_kind := 'groups', fold_column := 'who'", "fold_kind: got 'groups'; allowed: "),
     ("fold_kind := 'group'", "fold_column: got NULL with fold_kind := 'group'; allowed: a column"),
