@@ -13,6 +13,7 @@ from cerebro_db.configs.aten.graph import Dtype, MemoryFormat, Node
 from cerebro_db.configs.aten.operations import ATEN
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArchitecture, InvalidData
+from cerebro_db.training.backends.torch import recurrent
 
 _LARGEST = 2**62
 # Memory that nobody has written may hold anything of this process.
@@ -34,6 +35,8 @@ def function_of(target: str) -> Any:
             return _OWN[name]
         if name == _BATCH_NORM:
             return _batch_norm
+        if name in recurrent.RECURRENT:
+            return recurrent.checked(name)
         packet, _, overload = _ZEROED.get(name, name).partition(".")
         try:
             return getattr(getattr(torch.ops.aten, packet), overload)
@@ -165,6 +168,8 @@ def placed(node: Node, device: str) -> tuple[list[Any], dict[str, Any]]:
 def _schema_of(target: str) -> Any:
     if target == ATEN + _BATCH_NORM:
         return torch.ops.aten.batch_norm.default._schema
+    if target.removeprefix(ATEN) in recurrent.RECURRENT:
+        return recurrent.operation(target.removeprefix(ATEN))._schema
     return getattr(function_of(target), "_schema", None)
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+import pickle
 import random
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from fuzz.documents import mutated, places
 from fuzz.harness import INPUTS, attempt
-from training.torch.mutated import mutated, places
 from training.torch.nets import Exported, mlp, torch
 from training.torch.test_numerics import Lstm, Transformer, cnn
 
@@ -20,6 +23,7 @@ from cerebro_db.configs.architectures.limits import ArchitectureLimits, read_jso
 from cerebro_db.configs.aten import archive
 from cerebro_db.configs.aten.check import check_architecture
 from cerebro_db.errors import CerebroError
+from cerebro_db.training.backends.torch import environment
 from cerebro_db.training.backends.torch.net import Net
 from cerebro_db.training.backends.torch.sizes import check_size
 
@@ -32,6 +36,12 @@ NETS = {
     "lstm": (Lstm, torch.zeros(2, 5, dtype=torch.long)),
     "transformer": (Transformer, torch.zeros(2, 5, 8)),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> None:
+    """Compute as a trainer does."""
+    environment.set_up(1, False)
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -63,21 +73,39 @@ def _computed(config: Any) -> None:
             run(net.split(rows))
 
 
-def test_archives() -> None:
+class _Planted:
+    """What makes a directory where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self._path),)
+
+
+def test_archives(tmp_path: Path) -> None:
     net = Exported(mlp().train(), torch.zeros(2, 6))
-    generator = random.Random(5)
+    generator, planted = random.Random(5), pickle.dumps(_Planted(tmp_path / "ran"))
     for number in range(max(20, INPUTS // 10)):
-        damaged = _damaged(net.file, generator) if number % 2 else _with_bytes(net.file, generator)
+        damaged = (
+            _damaged(net.file, generator, planted)
+            if number % 2
+            else _with_bytes(net.file, generator)
+        )
         attempt("torch, archives", archive.read, damaged, LIMITS, forbidden=RUNS)
+    assert not (tmp_path / "ran").exists()
 
 
-def _damaged(file: bytes, generator: random.Random) -> bytes:
-    """An archive with one changed file."""
+def _damaged(file: bytes, generator: random.Random, planted: bytes) -> bytes:
+    """An archive with one changed file, and a pickle where torch puts the sample inputs, or in place of weights."""
     found = io.BytesIO()
+    pickled = generator.choice(
+        ("sample_inputs/", "sample_inputs/", "weights/weight_", "constants/")
+    )
     with zipfile.ZipFile(io.BytesIO(file)) as old, zipfile.ZipFile(found, "w") as new:
         chosen = generator.choice([name for name in old.namelist() if "sample_inputs" not in name])
         for name in old.namelist():
-            data = old.read(name)
+            data = planted if pickled in name and name != chosen else old.read(name)
             if name == chosen and name.endswith(".json"):
                 document = json.loads(data)
                 changed = mutated(document, list(places(document)), generator)
