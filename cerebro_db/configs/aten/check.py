@@ -16,6 +16,7 @@ from cerebro_db.configs.aten.graph import Architecture, Entry, Graph, Node, Refe
 from cerebro_db.configs.aten.operations import (
     ALLOWED,
     ATEN,
+    BOUNDS,
     CHECKS,
     FLAGS,
     VIEWS,
@@ -136,13 +137,15 @@ def _check_constants(architecture: Architecture, limits: ArchitectureLimits) -> 
 
 def check_graph(graph: Graph, architecture: Architecture) -> None:
     """Refuse a graph that has an operation, an effect, or a name that is not allowed."""
+    for node in graph.nodes:  # first, as other refusals follow from an operation
+        _check_target(node.target)
     _check_sources(graph, architecture)
     _check_batch(graph)
     for guard in graph.guards:
         _check_guard(guard, graph)
     known = set(graph.sources)
     for node in graph.nodes:
-        _check_target(node.target)
+        _check_bound(node)
         _check_known(node, known)
         for name in names_of(node.outputs):
             if name in known and name:
@@ -164,6 +167,17 @@ def _check_target(target: str) -> None:
             "operators of one's own, those of other libraries and higher-order operators are not",
         )
     refuse(f"got the operation {shown(target)}, which is not on the list", nearest(target, ALLOWED))
+
+
+def _check_bound(node: Node) -> None:
+    bound = BOUNDS.get(node.target)
+    value = None if bound is None else node.value(bound.name, bound.place)
+    if bound is None or value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= bound.most:
+        refuse(
+            f"got {bound.name}={shown(value)} in the operation {shown(node.target)}; allowed: 0 to {bound.most}"
+        )
 
 
 def _check_known(node: Node, known: set[str]) -> None:

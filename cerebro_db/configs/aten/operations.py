@@ -82,7 +82,7 @@ _SHAPES = """
     lift_fresh_copy.default cat.default concat.default concatenate.default stack.default hstack.default vstack.default repeat.default tile.default
     repeat_interleave.self_int roll.default flip.default clone.default _to_copy.default
     to.dtype_layout constant.default copy_.default copy.default fill_.Scalar fill_.Tensor fill.Scalar fill.Tensor zero_.default
-    gather.default scatter.src scatter.value scatter_add.default index.Tensor index_select.default
+    diff.default gather.default scatter.src scatter.value scatter_add.default index.Tensor index_select.default
     index_put.default index_add.default take_along_dim.default masked_scatter.default
     select_scatter.default slice_scatter.default tril.default triu.default one_hot.default
     block_diag.default meshgrid.default meshgrid.indexing cartesian_prod.default bucketize.Tensor
@@ -144,6 +144,17 @@ DIVISIONS = _targets(
     "fmod.Scalar fmod.Tensor"
 )
 ALLOWED = TENSORS | CHECKS | SYMBOLS
+
+
+class Bound(NamedTuple):
+    """The largest value of an argument, a whole number from 0 that costs a pass over the tensor each."""
+
+    name: str
+    place: int
+    most: int
+
+
+BOUNDS: Mapping[str, Bound] = {ATEN + "diff.default": Bound("n", 1, 8)}
 
 
 class Flag(NamedTuple):

@@ -24,6 +24,7 @@ _MEMORY_FORMATS = {
 }  # fmt: skip
 _INFINITIES = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 _LARGEST = 2**63 - 1
+_OTHERS = {9: "complex32", 10: "complex64", 11: "complex128"}
 
 
 def graph_of(part: Mapping[str, Any], limit: int) -> Graph:
@@ -179,7 +180,9 @@ def _each(read: Any) -> Any:
 
 def _dtype(given: Any) -> Dtype:
     if _int(given) not in DTYPES:
-        refuse(f"got the type of numbers {shown(given)}; allowed: {', '.join(DTYPES.values())}")
+        refuse(
+            f"got the type of numbers {_OTHERS.get(given, shown(given))}; allowed: {', '.join(DTYPES.values())}"
+        )
     return Dtype(DTYPES[given])
 
 

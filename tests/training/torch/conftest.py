@@ -16,6 +16,14 @@ def tensorflow_for_all() -> None:
     """Nothing here needs TensorFlow."""
 
 
+@pytest.fixture(autouse=True)
+def tensorflow_of_slow_tests(request: pytest.FixtureRequest) -> None:
+    """Tests marked slow are run only by ``pytest -m slow tests/training/torch``."""
+    wanted = "slow" in request.config.getoption("-m")
+    if request.node.get_closest_marker("slow") and not wanted:
+        pytest.skip("slow tests of PyTorch are run by -m slow")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     """Compute as a trainer does."""
@@ -40,6 +48,28 @@ def plain_net() -> Any:
 
     torch.manual_seed(7)
     return Exported(plain().train(), torch.zeros(2, FEATURES))
+
+
+@pytest.fixture(scope="session")
+def torch_recipe() -> Callable[..., Any]:
+    """Makes recipes from nets and parameter texts that name what torch has."""
+    from training.torch.nets import CLASSES
+
+    from cerebro_db.configs.frameworks import compile_params_in
+    from cerebro_db.training.recipe import Recipe
+
+    def make(net: Any, compile_params: str, fit_params: str = "batch_size=8") -> Recipe:
+        return Recipe(
+            net.architecture,
+            str(hash(net.text)),
+            compile_params_in(net.text, compile_params),
+            parse_fit_params(fit_params),
+            TargetFacts("class", CLASSES, ()),
+            False,
+            3,
+        )
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,18 @@ class Exported:
         self.text, self.weights = archive.read(self.file, LIMITS)
         self.architecture: dict[str, Any] = json.loads(self.text)
 
+    @classmethod
+    def both(cls, module: Any, *rows: Any) -> Exported:
+        """A module that was exported in train mode and in eval mode."""
+        from cerebro_db.configs.aten import archive
+
+        found = cls.__new__(cls)
+        found.module = module
+        files = [exported(module.train(), *rows), exported(module.eval(), *rows)]
+        found.text, found.weights = archive.read_both(*files, LIMITS)
+        found.architecture = json.loads(found.text)
+        return found
+
 
 def mlp() -> Any:
     """A net with batch normalization and dropout."""
