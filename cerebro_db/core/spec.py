@@ -70,7 +70,8 @@ def program_key(
     weighted = fit.class_weight is not None
     optimizer = (params.optimizer.name, params.optimizer.schedule, params.optimizer.parts)
     layers = (architecture.id, params.freeze, params.dtype_policy, params.loss_per_member)
-    return (layers, optimizer, loss, penalties, weighted, fit.batch_size if jit else None)
+    size = fit.batch_size if jit else None
+    return (layers, optimizer, loss, penalties, weighted, size, params.param_groups)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from cerebro_db.configs.architectures.freezing import parse_freeze
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.frameworks import (
     check_architecture,
+    check_groups,
     check_members,
     compile_params_in,
     default,
@@ -21,6 +22,7 @@ from cerebro_db.configs.frameworks import (
 )
 from cerebro_db.configs.grids import model_selection
 from cerebro_db.configs.grids.grid import Choices, Grid, metrics_notice, parse_compile_grid
+from cerebro_db.configs.grids.groups import PARAM_GROUPS, parse_groups
 from cerebro_db.configs.grids.model_selection import Frameworks, Suits, checked_model_ids
 from cerebro_db.configs.grids.parameters import (
     CompileParams,
@@ -156,13 +158,14 @@ _ABOUT_LAYERS: Mapping[str, Callable[[dict[str, Any], Any], object]] = {
     "dropout": with_dropout,
     "freeze": lambda config, value: with_frozen(config, parse_freeze(value, "freeze")),
     "loss_per_member": lambda config, value: check_members(config),
+    PARAM_GROUPS: lambda config, value: check_groups(config, parse_groups(value, PARAM_GROUPS)),
 }
 _ANY_RATE = 0.5
 
 
 def _is_given(value: Any) -> bool:
     """False for what is about no layer; a rate of 0 is about layers too."""
-    return value is not None and value is not False and value not in ("", [], ())
+    return value is not None and value is not False and value not in ("", [], (), {})
 
 
 def _values_of(grid: Grid, model_id: int, name: str) -> tuple[Any, ...]:

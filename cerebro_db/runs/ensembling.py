@@ -47,7 +47,7 @@ _ROLE = "validation_table"
 _CHUNK = 16 * 2**20
 # What compile parameters say of layers or of training; the mean is only scored.
 _OF_TRAINING = (
-    "l1", "l2", "dropout", "freeze", "dtype_policy", "loss_per_member",
+    "l1", "l2", "dropout", "freeze", "dtype_policy", "loss_per_member", "param_groups",
 )  # fmt: skip
 
 

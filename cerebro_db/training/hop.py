@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cerebro_db.configs.functions.callbacks import SCHEDULER, CallbackSpec
+from cerebro_db.configs.functions.torch_schedules import TorchSchedule
 from cerebro_db.configs.grids.parameters import FitParams
 from cerebro_db.configs.names import bare_name, is_custom
 from cerebro_db.errors import PACK_AGAIN, ConfigurationFailed, InvalidData, InvalidState
@@ -55,6 +56,8 @@ def scheduled_rate(
         function = function_of(bare_name(spec.name))
         given = (epoch - 1, current)[: places_of(function)]
         rate = float(function(*given))
+    elif isinstance(spec, TorchSchedule):
+        rate = spec.rate(epoch - 1)
     else:
         rate = computing(framework).scheduled_rate(spec, epoch - 1)
     if not (math.isfinite(rate) and rate >= 0):

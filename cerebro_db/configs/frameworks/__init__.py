@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from cerebro_db.configs.architectures.limits import ArchitectureLimits, read_json
 from cerebro_db.configs.arguments import Argument
 from cerebro_db.configs.functions.optimizers import OPTIMIZERS
+from cerebro_db.configs.grids.groups import Groups
 from cerebro_db.configs.grids.parameters import CompileParams
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import Format
@@ -85,6 +86,13 @@ class Framework(Protocol):
 
         Raises:
             InvalidArchitecture: a pattern names nothing.
+        """
+
+    def check_groups(self, config: Config, groups: Groups) -> None:
+        """Check that each pattern of parameters with a rate of their own names one.
+
+        Raises:
+            InvalidArchitecture: one names nothing.
         """
 
     def may_train(self, config: Config) -> bool:
@@ -198,6 +206,11 @@ def with_dropout(config: Config, rate: float) -> dict[str, Any]:
 def with_frozen(config: Config, patterns: tuple[str, ...]) -> dict[str, Any]:
     """A copy of a checked architecture in which what these patterns name does not train."""
     return framework_of(config).with_frozen(config, patterns)
+
+
+def check_groups(config: Config, groups: Groups) -> None:
+    """Check that each pattern of parameters with a rate of their own names one in a checked architecture."""
+    framework_of(config).check_groups(config, groups)
 
 
 def may_train(config: Config) -> bool:

@@ -10,8 +10,13 @@ from cerebro_db.configs.arguments import Argument
 from cerebro_db.configs.frameworks import Config
 from cerebro_db.configs.functions.optimizers import ARGUMENT_ALIASES, DECAY, OPTIMIZERS
 from cerebro_db.configs.grids import outputs
+from cerebro_db.configs.grids.groups import Groups, check_rates
 from cerebro_db.configs.grids.parameters import CompileParams, parse_compile_params
 from cerebro_db.configs.names import Format
+from cerebro_db.errors import InvalidArgument
+
+# They have several rates already, or keep numbers that are of one rate.
+_ONE_RATE = ("Adafactor", "Ftrl", "MultiOptimizer", "Muon", "ScheduleFreeAdamW")
 
 
 class TensorFlow:
@@ -48,6 +53,9 @@ class TensorFlow:
     def with_frozen(self, config: Config, patterns: tuple[str, ...]) -> dict[str, Any]:
         return freezing.with_frozen(config, patterns)
 
+    def check_groups(self, config: Config, groups: Groups) -> None:
+        """Check nothing: the names of weights are known when a model is built."""
+
     def may_train(self, config: Config) -> bool:
         return freezing.may_train(config)
 
@@ -55,7 +63,14 @@ class TensorFlow:
         members.check_members(config)
 
     def compile_params(self, text: str) -> CompileParams:
-        return parse_compile_params(text)
+        params = parse_compile_params(text)
+        if params.optimizer.name in _ONE_RATE and params.param_groups:
+            raise InvalidArgument(
+                f"param_groups: got the optimizer {params.optimizer.name}; allowed: others than "
+                + ", ".join(_ONE_RATE)
+            )
+        check_rates(params.optimizer, params.param_groups)
+        return params
 
     def optimizer(self, name: str, what: str) -> tuple[str, dict[str, Argument]] | None:
         head, dot, bare = name.rpartition(".")

@@ -26,7 +26,8 @@ from cerebro_db.configs.arguments import (
     whole,
 )
 from cerebro_db.configs.functions.metrics import METRICS
-from cerebro_db.configs.functions.optimizers import ScheduleSpec, parse_schedule
+from cerebro_db.configs.functions.optimizers import ScheduleSpec
+from cerebro_db.configs.functions.torch_schedules import parse_any_schedule
 from cerebro_db.configs.grammar import Call, parse_call, parse_keywords
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import is_custom, parse_custom
@@ -166,7 +167,7 @@ def _schedule(value: object, what: str) -> ScheduleSpec:
     if isinstance(call, Call) and is_custom(call.name):
         return ScheduleSpec(parse_custom(call, what), ())
     if isinstance(call, Call):
-        return parse_schedule(call, what)
+        return parse_any_schedule(call, what)
     raise InvalidArgument(
         f"{what}: got schedule={shown(value)}; it must be a schedule such as "
         "ExponentialDecay(0.01, 10, 0.9), whose steps are epochs"

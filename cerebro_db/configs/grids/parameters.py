@@ -30,6 +30,7 @@ from cerebro_db.configs.functions.optimizers import (
     parse_optimizer,
 )
 from cerebro_db.configs.grammar import Call, call_of, named_values, parse_keywords
+from cerebro_db.configs.grids.groups import PARAM_GROUPS, Groups, parse_groups
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument, hinted
 from cerebro_db.wire import Wire
@@ -37,7 +38,7 @@ from cerebro_db.wire import Wire
 # In the order of MADlib's documentation, followed by what is ours, as they are written.
 COMPILE_KEYS = (
     "optimizer", "metrics", "loss", "loss_weights", "l1", "l2", "dropout", "freeze", "dtype_policy",
-    "loss_per_member",
+    "loss_per_member", "param_groups",
 )  # fmt: skip
 FIT_KEYS = ("epochs", "batch_size", "shuffle", "class_weight", "mixup", "callbacks", "verbose")
 DEFAULT_BATCH_SIZE, MOST_MIXUP = 32, 100.0
@@ -157,6 +158,7 @@ class CompileParams(Struct, frozen=True):
         freeze: patterns of names of layers that do not train.
         dtype_policy: of every layer, replacing its own; None for those of the architecture.
         loss_per_member: whether training compares each member of an output with the target, not their mean.
+        param_groups: parameters with a learning rate or a weight decay of their own.
     """
 
     optimizer: OptimizerSpec
@@ -171,6 +173,7 @@ class CompileParams(Struct, frozen=True):
     loss_weights: ByOutput[float] | float | None = None
     dtype_policy: str | None = None
     loss_per_member: bool = False
+    param_groups: Groups = ()
 
 
 class FitParams(Struct, frozen=True):
@@ -239,6 +242,7 @@ def _compile_params(vocabulary: Vocabulary, text: str) -> CompileParams:
         freeze=parse_freeze(given.get("freeze") or (), what),
         dtype_policy=DTYPE_POLICY.validated(given.get("dtype_policy"), what),
         loss_per_member=bool(_PER_MEMBER.validated(given.get("loss_per_member", False), what)),
+        param_groups=parse_groups(given.get(PARAM_GROUPS), what),
         **regularisation,
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-from fnmatch import fnmatchcase
 from typing import Any
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits, refuse
@@ -12,6 +11,7 @@ from cerebro_db.configs.arguments import Argument, nearest
 from cerebro_db.configs.frameworks import Config
 from cerebro_db.configs.frameworks.torch import losses, optimizers
 from cerebro_db.configs.functions.metrics import MetricSpec, parse_metrics
+from cerebro_db.configs.grids.groups import Groups, is_of
 from cerebro_db.configs.grids.parameters import CompileParams, Vocabulary, parser_of
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import Format, is_custom
@@ -84,18 +84,27 @@ class PyTorch:
     def with_frozen(self, config: Config, patterns: tuple[str, ...]) -> dict[str, Any]:
         names = [str(one["name"]) for one in config["parameters"]]
         for pattern in patterns:
-            if not any(_is_of(name, pattern) for name in names):
+            if not any(is_of(name, pattern) for name in names):
                 refuse(
                     f"got freeze={shown(pattern)}, but no module with parameters has such a name",
                     nearest(pattern, names),
                 )
         frozen = [
             {**one, "trainable": False}
-            if any(_is_of(str(one["name"]), pattern) for pattern in patterns)
+            if any(is_of(str(one["name"]), pattern) for pattern in patterns)
             else one
             for one in config["parameters"]
         ]
         return {**config, "parameters": frozen}
+
+    def check_groups(self, config: Config, groups: Groups) -> None:
+        names = [str(one["name"]) for one in config["parameters"]]
+        for group in groups:
+            if not any(is_of(name, group.pattern) for name in names):
+                refuse(
+                    f"got param_groups of {shown(group.pattern)}, but no module with parameters has such a name",
+                    nearest(group.pattern, names),
+                )
 
     def may_train(self, config: Config) -> bool:
         return any(one.get("trainable", True) for one in config["parameters"])
@@ -104,7 +113,9 @@ class PyTorch:
         refuse("got loss_per_member, but it has no members", "ensembles in one net are Keras nets")
 
     def compile_params(self, text: str) -> CompileParams:
-        return _compile_params(text)
+        params = _compile_params(text)
+        optimizers.check_groups(params.optimizer, params.param_groups)
+        return params
 
     def optimizer(self, name: str, what: str) -> tuple[str, dict[str, Argument]] | None:
         bare = optimizers.bare(name)
@@ -112,12 +123,6 @@ class PyTorch:
             return None
         found = optimizers.TORCH_OPTIMIZERS.find(bare, what)
         return found.name, optimizers.arguments_of(found)
-
-
-def _is_of(name: str, pattern: str) -> bool:
-    """True if a pattern fits a parameter, or a module that it is in."""
-    parts = name.split(".")
-    return any(fnmatchcase(".".join(parts[:end]), pattern) for end in range(1, len(parts) + 1))
 
 
 FRAMEWORK = PyTorch()

@@ -17,17 +17,25 @@ from cerebro_db.configs.arguments import (
     fraction,
     number,
     validated_arguments,
+    whole,
     with_defaults,
 )
-from cerebro_db.configs.functions.optimizers import OptimizerSpec, parse_schedule
+from cerebro_db.configs.functions.optimizers import OptimizerSpec
+from cerebro_db.configs.functions.torch_schedules import parse_any_schedule
 from cerebro_db.configs.grammar import Call, call_of
+from cerebro_db.configs.grids.groups import PARAM_GROUPS, Groups, check_rates
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
 
 _PREFIXES = ("torch.optim.", "optim.")
-RATE = "learning_rate"
+RATE, _STEPPING = "learning_rate", "Rprop"
 _CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
-_COMMON = tuple(number(name, None, low_open=True) for name in _CLIPS)
+_COMMON = (
+    *(number(name, None, low_open=True) for name in _CLIPS),
+    flag("use_ema", False),
+    number("ema_momentum", 0.99, high=1.0),
+    whole("ema_overwrite_frequency", None, low=1),
+)
 _DECAY, _MAXIMIZE = number("weight_decay", 0.0), flag("maximize", False)
 _BETAS = (fraction("beta_1", 0.9), fraction("beta_2", 0.999))
 _EPSILON = number("epsilon", 1e-8)
@@ -145,7 +153,18 @@ def _schedule(given: dict[str, Any], what: str) -> Any:
     names = [name for name in (RATE, "lr") if name in given]
     if len(names) != 1 or not isinstance(given[names[0]], Call | str):
         return None
-    return parse_schedule(given.pop(names[0]), f"{what}: {names[0]}")
+    return parse_any_schedule(given.pop(names[0]), f"{what}: {names[0]}")
+
+
+def check_groups(spec: OptimizerSpec, groups: Groups) -> None:
+    """Refuse groups of parameters with what the optimizer does not have.
+
+    Raises:
+        InvalidArgument: naming it.
+    """
+    if groups and spec.name == _STEPPING:  # whose steps begin with the rate, and grow by themselves
+        raise InvalidArgument(f"{PARAM_GROUPS}: got the optimizer {spec.name}; allowed: others")
+    check_rates(spec, groups)
 
 
 def _check(entry: Declaration, arguments: Mapping[str, Any], what: str) -> None:

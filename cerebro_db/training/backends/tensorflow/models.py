@@ -238,9 +238,7 @@ def make_optimizer(
     try:
         arguments = dict(spec.arguments)
         if model is not None and _EXCLUDED in arguments:
-            arguments[_EXCLUDED] = _excluded(
-                arguments[_EXCLUDED], _plain_paths(model, architecture)
-            )
+            arguments[_EXCLUDED] = _excluded(arguments[_EXCLUDED], plain_paths(model, architecture))
         if spec.schedule:
             arguments["learning_rate"] = make_schedule(spec.schedule)
         if spec.parts and model is not None:
@@ -288,7 +286,7 @@ def _optimizer_map(
         if pattern is not None
     }
     unused, by_path = set(made), {}
-    paths = _plain_paths(model, architecture)
+    paths = plain_paths(model, architecture)
     for path, plain in paths.items():
         fitting = [plain] if plain in made else [one for one in made if re.fullmatch(one, plain)]
         if len(fitting) > 1:
@@ -307,7 +305,7 @@ def _optimizer_map(
     return keras.optimizers.OptimizerMap(make_optimizer(others, model, architecture), by_path)
 
 
-def _plain_paths(
+def plain_paths(
     model: keras.Model, architecture: Mapping[str, Any] | None = None
 ) -> dict[str, str]:
     """The paths of the weights that train, each with what does not depend on the process.

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from cerebro_db.configs.grids.parameters import BALANCED, CompileParams, FitParams
-from cerebro_db.training.backends.tensorflow import models
+from cerebro_db.training.backends.tensorflow import groups, models
 from cerebro_db.training.backends.tensorflow.calls import (
     Members,
     ModelInputs,
@@ -74,6 +74,7 @@ class Program:
         self._penalty = models.Penalty()
         self._penalty.attach(self.model, params)
         inner = models.make_optimizer(params.optimizer, self.model, recipe.architecture)
+        groups.attach(inner, self.model, params.optimizer, params.param_groups, recipe.architecture)
         # Keras does so by itself, but for models that were read from JSON.
         scaled = models.scales_loss(self.model)
         optimizer = keras.optimizers.LossScaleOptimizer(inner) if scaled else inner
@@ -98,6 +99,7 @@ class Program:
         return (
             recipe.architecture_id,
             scalars_of(params.optimizer).key,
+            groups.key(params.optimizer, params.param_groups),
             tuple((o.loss.name, repr(o.loss.arguments), o.weight) for o in recipe.outputs),
             (params.dropout, params.freeze, params.dtype_policy, params.loss_per_member),
             params.l1 is not None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.aten.check import read_graphs
 from cerebro_db.configs.aten.graph import Constant, Entry, Graph, architecture_of
-from cerebro_db.configs.aten.operations import draws
+from cerebro_db.configs.aten.operations import ATEN, draws
 from cerebro_db.errors import InvalidState
 from cerebro_db.training.backends.torch.interpreter import Plan, plan_of
 from cerebro_db.training.buffers import Shapes, width
@@ -29,6 +30,7 @@ class Net:
         config: of the architecture, checked.
         limits: those that it was checked with.
         device: ``meta`` for one without numbers.
+        mixed: whether operations compute in bfloat16 where ``torch.autocast`` has them so.
     """
 
     def __init__(
@@ -36,10 +38,14 @@ class Net:
         config: Mapping[str, Any],
         limits: ArchitectureLimits | None = None,
         device: str = CPU,
+        mixed: bool = False,
     ) -> None:
+        self._mixed = mixed
         self.architecture = architecture_of(config)
         self.device = device
         graphs = read_graphs(self.architecture, limits or _UNLIMITED)
+        if mixed:
+            graphs = tuple(map(_of_any_precision, graphs))
         self.graph, self._evaluation = graphs[0], graphs[-1]
         self.draws = any(map(draws, self.graph.nodes))
         self.shapes: Shapes = tuple(tuple(one.shape) for one in self.architecture.inputs)
@@ -75,9 +81,13 @@ class Net:
     def train(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The outputs in training; buffers change."""
         plan = self._training
-        if not plan.updates:
-            return plan.run(self._bases[id(plan)], inputs)
-        return self._with_updates(plan, inputs)
+        with self._precision():
+            found = (
+                self._with_updates(plan, inputs)
+                if plan.updates
+                else plan.run(self._bases[id(plan)], inputs)
+            )
+        return self._as_floats(found)
 
     def _with_updates(self, plan: Plan, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         slots = tuple(slot for slot, _ in plan.updates)
@@ -91,7 +101,16 @@ class Net:
     def evaluate(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The outputs in evaluation; nothing changes."""
         plan = self._evaluating
-        return plan.run(self._bases[id(plan)], inputs)
+        with self._precision():
+            found = plan.run(self._bases[id(plan)], inputs)
+        return self._as_floats(found)
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        return torch.autocast(CPU, torch.bfloat16) if self._mixed else nullcontext()
+
+    def _as_floats(self, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Outputs for losses, which are computed in float32."""
+        return [one.float() for one in outputs] if self._mixed else outputs
 
     def split(self, features: np.ndarray) -> list[torch.Tensor]:
         """Rows as tensors of the inputs' shapes and types."""
@@ -173,6 +192,12 @@ class Net:
         return values
 
 
+def _of_any_precision(graph: Graph) -> Graph:
+    """A graph that does not ask in which precision its values come."""
+    return graph._replace(nodes=tuple(one for one in graph.nodes if one.target != _ASSERT_DTYPE))
+
+
+_ASSERT_DTYPE = f"{ATEN}_assert_tensor_metadata.default"
 _UNLIMITED = ArchitectureLimits(layers=2**31)
 
 

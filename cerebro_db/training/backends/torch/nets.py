@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
 from typing import Any
 
 from cerebro_db.configs.aten.graph import Architecture, architecture_of
 from cerebro_db.configs.aten.operations import ATEN
+from cerebro_db.configs.grids.groups import is_of
 from cerebro_db.configs.grids.parameters import CompileParams
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArchitecture, InvalidArgument
@@ -20,7 +20,8 @@ _DROPOUTS = frozenset(
     for name in ("dropout", "dropout_", "feature_dropout", "feature_dropout_", "alpha_dropout",
                  "alpha_dropout_", "feature_alpha_dropout")
 )  # fmt: skip
-_FLOAT32 = (None, "float32")
+MIXED = "mixed_bfloat16"
+_POLICIES = (None, "float32", MIXED)
 
 
 def net_of(recipe: Recipe) -> Net:
@@ -35,11 +36,12 @@ def net_of(recipe: Recipe) -> Net:
         raise InvalidArgument(
             "got loss_per_member=True for a PyTorch model; it is for ensembles of Keras models"
         )
-    if params.dtype_policy not in _FLOAT32:
+    if params.dtype_policy not in _POLICIES:
         raise InvalidArgument(
-            f"got dtype_policy={shown(params.dtype_policy)} for a PyTorch model; allowed: 'float32'"
+            f"got dtype_policy={shown(params.dtype_policy)} for a PyTorch model; allowed: 'float32', '{MIXED}'"
         )
-    return Net(with_dropout(recipe.architecture, params.dropout))
+    config = with_dropout(recipe.architecture, params.dropout)
+    return Net(config, mixed=params.dtype_policy == MIXED)
 
 
 def with_dropout(config: Mapping[str, Any], rate: float | None) -> Mapping[str, Any]:
@@ -75,7 +77,7 @@ def trained_names(architecture: Architecture, params: CompileParams) -> list[str
     """
     names = [one.name for one in architecture.parameters]
     for pattern in params.freeze:
-        if not any(_is_of(name, pattern) for name in names):
+        if not any(is_of(name, pattern) for name in names):
             raise InvalidArchitecture(
                 f"got freeze={shown(pattern)}, which fits no module with parameters; "
                 f"allowed: names such as {shown(names[:3])}, or modules that they are in"
@@ -83,14 +85,8 @@ def trained_names(architecture: Architecture, params: CompileParams) -> list[str
     return [
         one.name
         for one in architecture.parameters
-        if one.trainable and not any(_is_of(one.name, pattern) for pattern in params.freeze)
+        if one.trainable and not any(is_of(one.name, pattern) for pattern in params.freeze)
     ]
-
-
-def _is_of(name: str, pattern: str) -> bool:
-    """True if a pattern fits a parameter, or a module that it is in."""
-    parts = name.split(".")
-    return any(fnmatchcase(".".join(parts[:end]), pattern) for end in range(1, len(parts) + 1))
 
 
 def check_trained(config: Mapping[str, Any], params: CompileParams) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from cerebro_db.configs.functions.optimizers import OptimizerSpec
+from cerebro_db.configs.grids.groups import ParameterGroup, settings_of
 from cerebro_db.errors import InvalidArgument
 from cerebro_db.training.backends.torch.optimizer_kinds import KINDS, Kind, Numbers, Step, Tensors
 from cerebro_db.training.state import OPTIMIZER, State
@@ -86,18 +87,67 @@ def fresh_slots(
     return found
 
 
+class _Group(NamedTuple):
+    """Parameters with the same rate and the same numbers.
+
+    Attributes:
+        places: of the parameters.
+        numbers: of the optimizer for them.
+        rate: their own learning rate; None for that of the optimizer.
+        factor: by which that is multiplied.
+    """
+
+    places: tuple[int, ...]
+    numbers: Numbers
+    rate: float | None = None
+    factor: float | None = None
+
+    def rate_now(self, rate: float) -> float:
+        """The learning rate where that of the optimizer is so; what changes that one changes this one in proportion."""
+        if self.factor is not None:
+            return rate * self.factor
+        if self.rate is None:
+            return rate
+        own = self.numbers.rate
+        return self.rate if rate == own or not own else self.rate * (rate / own)
+
+
+def _groups(
+    spec: OptimizerSpec, given: Sequence[ParameterGroup], names: Sequence[str]
+) -> tuple[_Group, ...]:
+    """Parameters by what they have of their own."""
+    numbers = numbers_of(spec)
+    found: dict[ParameterGroup, list[int]] = {}
+    for place, name in enumerate(names):
+        found.setdefault(settings_of(name, given), []).append(place)
+    return tuple(
+        _Group(tuple(places), _with_decay(numbers, own.weight_decay), own.lr, own.lr_factor)
+        for own, places in found.items()
+    )
+
+
+def _with_decay(numbers: Numbers, decay: float | None) -> Numbers:
+    if decay is None:
+        return numbers
+    return Numbers(numbers.rate, {**numbers.others, "weight_decay": decay})
+
+
 class Optimizer:
     """The steps of an optimizer.
 
     Args:
         spec: of one that keeps the same for each parameter as all that are prepared.
         parameters: that are trained, by name.
+        groups: of parameters that have a rate or a decay of their own.
     """
 
-    def __init__(self, spec: OptimizerSpec, parameters: Mapping[str, torch.Tensor]) -> None:
+    def __init__(
+        self,
+        spec: OptimizerSpec,
+        parameters: Mapping[str, torch.Tensor],
+        groups: Sequence[ParameterGroup] = (),
+    ) -> None:
         self._kind = kind_of(spec)
-        self.numbers = numbers_of(spec)
-        self._clips = clips_of(spec)
         self._names = list(parameters)
         self._parameters = list(parameters.values())
         self._slots = {
@@ -105,30 +155,43 @@ class Optimizer:
         }
         self._steps = [torch.zeros((), dtype=torch.float32) for _ in self._parameters]
         self.iteration = 0
+        self.prepare(spec, groups)
 
     def _empty(self, slot: str, parameter: torch.Tensor) -> torch.Tensor:
         if slot in self._kind.scalar:
             return torch.ones((), dtype=torch.float32)
         return torch.zeros_like(parameter, requires_grad=False)
 
-    def prepare(self, spec: OptimizerSpec) -> None:
+    def prepare(self, spec: OptimizerSpec, groups: Sequence[ParameterGroup] = ()) -> None:
         """Take the numbers of a configuration."""
         self.numbers, self._clips = numbers_of(spec), clips_of(spec)
+        self._groups = _groups(spec, groups, self._names)
 
     def step(self, gradients: Sequence[torch.Tensor | None], rate: float) -> None:
         """Change the parameters; those without a gradient stay, as in torch."""
         places = [place for place, one in enumerate(gradients) if one is not None]
         found = clipped([one for one in gradients if one is not None], self._clips)
-        every = len(places) == len(gradients)
-        slots = (
-            self._slots if every else {n: _some(ours, places) for n, ours in self._slots.items()}
-        )
-        parameters = self._parameters if every else _some(self._parameters, places)
-        steps = self._steps if every else _some(self._steps, places)
-        if parameters:
-            first = self.iteration == 0
-            self._kind.step(Step(parameters, found, slots, steps, self.numbers, rate, first))
+        by_place = dict(zip(places, found, strict=True))
+        for group in self._groups:
+            self._step_of(group, by_place, rate)
         self.iteration += 1
+
+    def _step_of(self, group: _Group, gradients: Mapping[int, torch.Tensor], rate: float) -> None:
+        places = [place for place in group.places if place in gradients]
+        if not places:
+            return
+        slots = {name: _some(ours, places) for name, ours in self._slots.items()}
+        self._kind.step(
+            Step(
+                _some(self._parameters, places),
+                [gradients[place] for place in places],
+                slots,
+                _some(self._steps, places),
+                group.numbers,
+                group.rate_now(rate),
+                self.iteration == 0,
+            )
+        )
 
     def load(self, state: State) -> None:
         """Take what a state keeps."""

@@ -51,7 +51,9 @@ class Program:
         for one in self._parameters.values():
             one.requires_grad_(True)
         self._listed = list(self._parameters.values())
-        self._optimizer = optimizers.Optimizer(params.optimizer, self._parameters)
+        self._optimizer = optimizers.Optimizer(
+            params.optimizer, self._parameters, params.param_groups
+        )
         self._losses = losses_of(recipe, self.net)
         self._weights = [output.weight for output in recipe.outputs]
         self._penalty = Penalty(params, self._parameters)
@@ -88,7 +90,7 @@ class Program:
     def _prepare(self, params: CompileParams, fit: FitParams) -> None:
         self._batch_size = fit.batch_size
         self._spec = params.optimizer
-        self._optimizer.prepare(params.optimizer)
+        self._optimizer.prepare(params.optimizer, params.param_groups)
         self._penalty.assign(params)
         self._class_weights = _class_weights(fit, self._targets)
         self._prepared = (params, fit)

@@ -1,4 +1,4 @@
-"""Learning rates of schedules, in double precision, by the formulas of Keras."""
+"""Learning rates of schedules, in double precision, by the formulas of torch and of Keras."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cerebro_db.configs.functions.optimizers import ScheduleSpec
+from cerebro_db.configs.functions.torch_schedules import TorchSchedule
 from cerebro_db.errors import InvalidArgument
 
 
@@ -17,6 +18,8 @@ def scheduled_rate(spec: ScheduleSpec, step: int) -> float:
     Raises:
         InvalidArgument: there is no such schedule for PyTorch models.
     """
+    if isinstance(spec, TorchSchedule):
+        return spec.rate(step)
     find = _SCHEDULES.get(spec.name)
     if find is None:
         raise InvalidArgument(

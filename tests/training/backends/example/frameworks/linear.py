@@ -45,6 +45,9 @@ class Linear:
     def with_frozen(self, config: Config, patterns: tuple[str, ...]) -> dict[str, Any]:
         refuse(f"got freeze={patterns[0]!r}, but no layer has such a name")
 
+    def check_groups(self, config: Config, groups: Any) -> None:
+        refuse(f"got param_groups of {groups[0].pattern!r}, but no layer has such a name")
+
     def may_train(self, config: Config) -> bool:
         return True
 
