@@ -10,6 +10,7 @@ from cerebro_db.requests import declared as sql
 
 Seconds = Annotated[float, Meta(ge=1, le=30 * 86_400)]
 Share = Annotated[float, Meta(ge=0.05, le=0.5)]
+Holdout = Annotated[float, Meta(ge=0, le=0.5)]
 Partitions = Annotated[int, Meta(ge=1, le=2**31 - 1)] | None
 Trials = Annotated[int, Meta(ge=1, le=10_000)] | None
 Seed = Annotated[int, sql.BIGINT, Meta(ge=0, le=2**31 - 1)]
@@ -42,7 +43,10 @@ class AutomlRequest(sql.Request):
             `'accuracy'` of more, `'rmse'` of numbers
         excluded: columns that the model must not see, separated by commas
         validation_share: the share of the rows for validation, 0.05 to 0.5
-        time_column: a date, time or number: the last rows are for validation, instead of some at random
+        holdout_share: the share of the rows that no encoding, no model and no choice of one sees, up to 0.5; on them the
+            new champion is measured at the end. 0 for none. Both shares together are at most 0.8
+        time_column: a date, time or number: the last rows are for validation, instead of some at random, and the very
+            last ones are the holdout
         group_column: a column whose equal values stay together: a person, a device, a shop
         num_partitions: as in `cerebro_pack`
         seed: of the split, the encodings, the weights and the search; from 0
@@ -60,6 +64,7 @@ class AutomlRequest(sql.Request):
     metric: Literal["accuracy", "auc", "loss", "rmse", "mae", "r2"] | None = None
     excluded: sql.Text = None
     validation_share: Share = 0.2
+    holdout_share: Holdout = 0.0
     time_column: sql.Text = None
     group_column: sql.Text = None
     num_partitions: Partitions = None

@@ -45,7 +45,8 @@ def call(
 @pytest.fixture(scope="module")
 def made(trips: Any) -> tuple[int | None, str]:
     """The first call, which leaves no table."""
-    return call(trips, "trips", more=", max_configs := 2, max_epochs := 9, excluded := 'cost'")
+    more = ", max_configs := 2, max_epochs := 9, holdout_share := 0.1, excluded := 'cost'"
+    return call(trips, "trips", more=more)
 
 
 def test_a_table_becomes_a_champion_that_predicts(trips: Any, made: Any) -> None:
@@ -68,44 +69,61 @@ def test_a_table_becomes_a_champion_that_predicts(trips: Any, made: Any) -> None
 
 
 def test_steps_are_kept_with_the_version(trips: Any, made: Any) -> None:
-    (text,) = trips.column(
-        f"SELECT description FROM cerebro.registered_versions WHERE name = 'trips' AND version = {made[0]}"
+    text, tags = trips.row(
+        f"SELECT description, tags FROM cerebro.registered_versions WHERE name = 'trips' AND version = {made[0]}"
     )
+    measured = {
+        f"{part}_{name}"
+        for part in ("validation", "holdout")
+        for name in ("auc", "accuracy", "loss")
+    }
+    assert set(tags) == measured
+    assert f"holdout: auc {tags['holdout_auc']:.4g}, " in made[1]
+    assert f"holdout auc {tags['holdout_auc']:.4g}, " in text.split("\n")[0]
+    assert tags["holdout_auc"] > 0.9
     steps = re.findall(r"step \d+: (.*)", made[1])
     assert [line.rstrip(";") for line in text.split("\n")[1:]] == steps
     assert steps[0].startswith("CREATE VIEW public.trips_automl_rows")
-    made_by = [re.sub(r"\(.*", "", step) for step in steps[-3:]]
+    made_by = [re.sub(r"\(.*", "", step) for step in steps[-5:]]
     assert "SELECT cerebro.cerebro_promote_if_better" in made_by
     assert "SELECT cerebro.cerebro_ensemble" in made_by
+
+
+def drop_kept(bench: Any) -> None:
+    """Drop the tables of a call that keeps them."""
+    bench.run("DROP VIEW kept_holdout_test, kept_test, kept_train, kept_rows")
+    for table in bench.column(LEFT):
+        if not re.search("_(info|summary|states|history|encoding)$", table):
+            bench.run(f"SELECT cerebro_drop_outputs('{table}')")
+    assert bench.column(LEFT) == []
 
 
 def test_whole_groups_are_in_one_part_and_tables_may_be_kept(trips: Any, made: Any) -> None:
     version, notices = call(
         trips,
         "trips",
-        more=", max_configs := 2, max_epochs := 9, group_column := 'driver', output_table := 'kept', num_partitions := 1",
+        more=", max_configs := 2, max_epochs := 9, group_column := 'driver', output_table := 'kept', num_partitions := 1, holdout_share := 0.1",
     )
     assert version is None or version > made[0]  # the champion stays where none is better
     assert ("stays: no new model is better" in notices) == (version is None)
     kept = trips.column(LEFT)
     assert {"kept", "kept_packed", "kept_packed_test", "kept_test", "kept_nets"} <= set(kept)
-    both = "SELECT driver FROM kept_train INTERSECT SELECT driver FROM kept_test"
-    assert trips.column(both) == []
-    train, test = (trips.value(f"SELECT count(*) FROM kept_{part}") for part in ("train", "test"))
-    assert train + test == 380
+    parts = ("train", "test", "holdout_test")
+    drivers = [set(trips.column(f"SELECT driver FROM kept_{part}")) for part in parts]
+    assert sum(map(len, drivers)) == len(set().union(*drivers))
+    train, test, held = (trips.value(f"SELECT count(*) FROM kept_{part}") for part in parts)
+    assert train + test + held == 380
     assert 30 <= test <= 95
+    assert 10 <= held <= 50
     with pytest.raises(psycopg2.errors.DuplicateTable, match="output_table: got 'kept'"):
         call(trips, "trips", more=", output_table := 'kept'")
-    trips.run("DROP VIEW kept_train, kept_test, kept_rows")
-    for table in ("kept", "kept_first", "kept_packed", "kept_packed_test", "kept_nets"):
-        trips.run(f"SELECT cerebro_drop_outputs('{table}')")
-    assert trips.column(LEFT) == []
+    drop_kept(trips)
 
 
 def test_a_number_by_time_as_a_job(trips: Any) -> None:
     given = {
         "source_table": "trips", "model": "costs", "target": "cost", "max_seconds": 600, "max_configs": 2, "max_epochs": 9,
-        "time_column": "day", "excluded": "came, note, id, driver",
+        "time_column": "day", "excluded": "came, note, id, driver", "holdout_share": 0.1, "output_table": "kept",
     }  # fmt: skip
     job = trips.value("SELECT cerebro_submit(%s)", (json.dumps({"cerebro_automl": given}),))
     assert trips.value("SELECT cerebro_wait_job(%s, '5 minutes')", (job,)) == "finished"
@@ -117,12 +135,23 @@ def test_a_number_by_time_as_a_job(trips: Any) -> None:
     )
     assert "task: cost is a number" in log
     assert "rows from day " in log
-    found = trips.value(
-        "SELECT lineage -> 'results' -> 'validation' FROM cerebro.registered_versions "
+    found, tags = trips.row(
+        "SELECT lineage -> 'results' -> 'validation', tags FROM cerebro.registered_versions "
         "WHERE name = 'costs' AND 'champion' = ANY (aliases)"
     )
     assert found["metrics"]["root_mean_squared_error"] < 9.5  # the deviation of the target is 9.5
-    assert trips.column(LEFT) == []
+    trips.run(
+        "SELECT cerebro_evaluate('model:costs@champion', 'kept_holdout_test', 'kept_own_scores')"
+    )
+    (own,) = trips.column("SELECT metrics FROM kept_own_scores")
+    assert own == [tags["holdout_root_mean_squared_error"], tags["holdout_r2_score"]]
+    days = [
+        trips.row(f"SELECT min(day), max(day), count(*) FROM kept_{part}")
+        for part in ("train", "test", "holdout_test")
+    ]
+    assert days[0][1] < days[1][0] <= days[1][1] < days[2][0]
+    assert [day[2] for day in days] == [279, 80, 41]
+    drop_kept(trips)
 
 
 def test_a_class_that_only_later_rows_have_is_left_out_of_validation(trips: Any) -> None:
@@ -208,6 +237,7 @@ def test_a_budget_that_is_too_short_says_what_is_enough(trips: Any) -> None:
         ("'trips', 'm', 'came', time_column := 'way'", "42809", "time_column: 'way'"),
         ("'trips', 'm', 'came', group_column := 'came'", "22023", "which is the target"),
         ("'trips', 'm', 'came', validation_share := 0.9", "22023", "validation_share: got 0.9"),
+        ("'trips', 'm', 'came', validation_share := 0.5, holdout_share := 0.4", "22023", "holdout_share: got 0.4"),
         ("'trips', 'm', 'came', excluded := 'km, no'", "42703", "excluded: got 'no'"),
         ("'trips_to_come', 'm', 'cost', excluded := 'km, way, day, driver, id'", "22000", "no column"),
         ("'trips_to_come', 'm', 'came'", "22000", "0 rows whose 'came' is not NULL"),

@@ -175,6 +175,16 @@ def test_rows_are_split_by_statements_that_anybody_can_run() -> None:
     assert "s.y::double precision AS y" in view
 
 
+def test_a_holdout_is_drawn_first_and_the_rest_is_split() -> None:
+    places = Places(QualifiedName("public", "kept"))
+    drawn = Split(0.2, 7, None, "", "", 0.2)
+    first, second = split_statements("public.t", places, ["a"], target(), task(), drawn)
+    assert "source_table := 'public.t', output_table := 'public.kept_holdout'" in first
+    assert "source_table := 'public.kept_holdout_train', output_table := 'public.kept'" in second
+    assert "train_proportion := 0.8" in first
+    assert "train_proportion := 0.75" in second
+
+
 def test_parts_by_time_have_no_row_in_common() -> None:
     split = Split(0.2, 7, column("day", "date"), "s.day OPERATOR(pg_catalog.>=) '2026-01-01'", "")
     places = Places(QualifiedName("public", "out"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,8 +31,15 @@ from cerebro_db.requests.automl import AutomlRequest
 from cerebro_db.runs import lifecycle
 from cerebro_db.runs.automl.facts import facts_of
 from cerebro_db.runs.automl.features import Features, features_of
+from cerebro_db.runs.automl.findings import Findings, Scores
 from cerebro_db.runs.automl.places import FIRST, PACKED_TEST, Places, drop_quietly, places_of
-from cerebro_db.runs.automl.splits import Split, rows_left_out, split_of, split_statements
+from cerebro_db.runs.automl.splits import (
+    Split,
+    rows_left_out,
+    shares_of,
+    split_of,
+    split_statements,
+)
 from cerebro_db.runs.automl.statements import Clock, Statements, statements_of
 from cerebro_db.runs.automl.tasks import CLASSES, TargetFacts, Task, task_of
 from cerebro_db.runs.automl.training import Training
@@ -135,16 +144,13 @@ def _made(
     source, task = str(plan.source.name), plan.task
     for text in split_statements(source, places, plan.names, plan.target, task, plan.split):
         statements.run(text)
-    ((left_out,),) = statements.look(rows_left_out(places, plan.target.known))
-    if left_out:
-        host.notice(
-            f"split: {left_out} rows for validation are left out: no row for training has their class"
-        )
+    _tell_left_out(host, statements, places, plan)
     training = Training(host, control, statements, plan.target, task, places, clock)
     features = plan.features
     if request.time_column is None:
         features = training.cross(features, plan.target.known)
-    training.pack(features, request.num_partitions, request.seed)
+    held = plan.split.held / plan.split.share
+    training.pack(features, request.num_partitions, request.seed, held)
     run_id, searched = training.train(request)
     name = model_name(request.model, "model").name
     alias = f"model:{name}@{CHAMPION}"
@@ -161,10 +167,12 @@ def _made(
             version = joined
         else:
             statements.call("cerebro_drop_model", name=name, version=joined)
-    _described(host, control, request, statements, version)
     if version is None:
         host.notice(f"{alias} stays: no new model is better on the rows for validation")
     else:
+        found = Findings(host, statements, places, clock, f"model:{name}:{version}")
+        scores = found.scores(is_held=held > 0)
+        _described(control, request, statements, version, scores)
         host.notice(
             f"version {version} is {alias} now, after {duration(clock.elapsed)}: SELECT cerebro.cerebro_predict("
             f"'{alias}', 'new rows', 'their id', NULL, 'predictions')"
@@ -172,23 +180,30 @@ def _made(
     return version
 
 
+def _tell_left_out(host: JobHost, statements: Statements, places: Places, plan: Plan) -> None:
+    """Tell how many rows are in no part."""
+    ((count,),) = statements.look(rows_left_out(places, plan.target.known, plan.split))
+    if count:
+        parts = "validation and the holdout" if plan.split.held else "validation"
+        host.notice(
+            f"split: {count} rows for {parts} are left out: no row for training has their class"
+        )
+
+
 def _described(
-    host: JobHost,
     control: Session,
     request: AutomlRequest,
     statements: Statements,
-    version: int | None,
+    version: int,
+    scores: Scores,
 ) -> None:
-    """Keep the steps as the description of the version."""
-    if version is None:
-        return
+    """Keep the steps as the description of the version, and its scores as tags."""
     text = ";\n".join(statements.made)
-    description = (
-        f"cerebro.cerebro_automl of {request.source_table}, target {request.target}:\n{text}"
-    )
+    description = f"cerebro.cerebro_automl of {request.source_table}, target {request.target}; {scores.text}:\n{text}"
     reference = model_name(request.model, "model").at(version)
+    finite = {name: value for name, value in scores.tags.items() if math.isfinite(value)}
     with transaction(control):
-        describe(control, str(reference), description[:_LONGEST_DESCRIPTION], None)
+        describe(control, str(reference), description[:_LONGEST_DESCRIPTION], json.dumps(finite))
 
 
 # -- checks ------------------------------------------------------------------------
@@ -203,6 +218,7 @@ def _planned(control: Session, source: Relation, request: AutomlRequest) -> Plan
         )
     )
     _check_split(request, target, by_time, by_group)
+    shares = shares_of(request.validation_share, request.holdout_share)
     excluded = _excluded(source, request.excluded)
     with facts_of(control, source) as facts:
         found = facts.target(target)
@@ -220,9 +236,7 @@ def _planned(control: Session, source: Relation, request: AutomlRequest) -> Plan
                 hint="; ".join(f"{name}: {why}" for name, why in features.left_out.items())[:1000]
                 or "it has no other column",
             )
-        split = split_of(
-            facts, target, task, request.validation_share, request.seed, by_time, by_group
-        )
+        split = split_of(facts, target, task, shares, request.seed, by_time, by_group)
     return Plan(source, found, task, features, split)
 
 

@@ -18,6 +18,10 @@ _MOST_TRIES = 1000
 ROWS, TRAIN, TEST, PACKED_TRAIN, PACKED_TEST, NETS, FIRST = (
     "_rows", "_train", "_test", "_packed", "_packed_test", "_nets", "_first",
 )  # fmt: skip
+# The holdout and all other rows, as a split makes them.
+APART = "_holdout"
+REST, HOLDOUT = f"{APART}_train", f"{APART}_test"
+SCORES, HOLDOUT_SCORES = "_scores", f"{APART}_scores"
 # Parameters: schema, names.
 _THERE = """
 SELECT c.relname::text, c.relkind::text
@@ -45,7 +49,9 @@ class Places:
         """Endings of the names of all tables that a call may make."""
         packed = [f"{one}{more}" for one in (PACKED_TRAIN, PACKED_TEST) for more in PACKED.suffixes]
         models = [f"{one}{more}" for one in ("", FIRST) for more in MODELS.suffixes]
-        return [ROWS, TRAIN, TEST, NETS, *packed, *models]
+        return [
+            ROWS, TRAIN, TEST, REST, HOLDOUT, NETS, SCORES, HOLDOUT_SCORES, *packed, *models,
+        ]  # fmt: skip
 
     def there(self, session: Session) -> list[tuple[str, str]]:
         """Names and kinds of the tables and views that are there; views first."""

@@ -1,4 +1,4 @@
-"""Split of the rows of a table into those to train with and those to validate with, as statements."""
+"""Split of the rows of a table into those to train with, to validate with and to hold out, as statements."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cerebro_db.columns.values import Column
+from cerebro_db.errors import InvalidArgument, InvalidData
 from cerebro_db.postgres.names import shown_identifier, shown_literal
 from cerebro_db.runs.automl.facts import TableFacts, group_hash
-from cerebro_db.runs.automl.places import ROWS, TEST, TRAIN, Places
+from cerebro_db.runs.automl.places import APART, HOLDOUT, REST, ROWS, TEST, TRAIN, Places
 from cerebro_db.runs.automl.statements import call_of
 from cerebro_db.runs.automl.tasks import CLASSES, NUMBER, TargetFacts, Task
+
+# What is left to train with.
+_MOST_HELD_BACK = 0.8
 
 
 @dataclass(frozen=True)
@@ -21,8 +25,10 @@ class Split:
         share: of the rows, that is for validation.
         seed: of what is drawn.
         column: the time or the group that decides; None where rows are drawn.
-        test: SQL of the condition of a row that is for validation; empty where rows are drawn.
+        test: SQL of the condition of a row that is not for training; empty where rows are drawn.
         how: in words.
+        held: the share of the rows that nothing sees.
+        apart: SQL of the condition of such a row among those; empty where rows are drawn, or there are none.
     """
 
     share: float
@@ -30,13 +36,49 @@ class Split:
     column: Column | None
     test: str
     how: str
+    held: float = 0.0
+    apart: str = ""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Shares of the rows.
+
+    Attributes:
+        validation: of those that models are compared by.
+        holdout: of those that nothing sees; 0 for none.
+    """
+
+    validation: float
+    holdout: float
+
+    @property
+    def together(self) -> float:
+        """Share of the rows that are not for training."""
+        return round(self.validation + self.holdout, 6)
+
+
+def shares_of(validation: float, holdout: float) -> Shares:
+    """The shares that a caller wants.
+
+    Raises:
+        InvalidArgument: too few rows would be left to train with.
+    """
+    shares = Shares(validation, holdout)
+    if shares.together > _MOST_HELD_BACK:
+        raise InvalidArgument(
+            f"holdout_share: got {holdout:g} beside a validation_share of {validation:g}; allowed: at most "
+            f"{_MOST_HELD_BACK - validation:.2g}",
+            hint="all other rows are trained with",
+        )
+    return shares
 
 
 def split_of(
     facts: TableFacts,
     target: Column,
     task: Task,
-    share: float,
+    shares: Shares,
     seed: int,
     time_column: Column | None,
     group_column: Column | None,
@@ -46,31 +88,67 @@ def split_of(
     Raises:
         InvalidData, WrongObjectType: it cannot be split so.
     """
+    share, held = shares.validation, shares.holdout
     if time_column is not None:
-        cut = facts.cut(time_column, target, share)
-        value = f"s.{shown_identifier(time_column.name)}"
-        test = f"{value} OPERATOR(pg_catalog.>=) {shown_literal(cut)}::{time_column.base_type}"
-        how = f"rows from {time_column.name} {cut} on are for validation"
-        return Split(share, seed, time_column, test, how)
+        return _by_time(facts, target, shares, seed, time_column)
     if group_column is not None:
-        last = facts.last_group(group_column, target, share, seed)
-        hashed = group_hash(f"s.{shown_identifier(group_column.name)}", seed)
-        test = f"{hashed} OPERATOR(pg_catalog.<=) {shown_literal(last)}"
-        how = f"whole groups of {group_column.name} are for validation"
-        return Split(share, seed, group_column, test, how)
+        return _by_group(facts, target, shares, seed, group_column)
     strata = ", of each class the same" if task.kind == CLASSES else ""
-    return Split(share, seed, None, "", f"{share:.0%} of the rows are for validation{strata}")
+    more = f" and {held:.0%} are the holdout" if held else ""
+    how = f"{share:.0%} of the rows are for validation{more}{strata}"
+    return Split(share, seed, None, "", how, held)
+
+
+def _by_time(facts: TableFacts, target: Column, shares: Shares, seed: int, column: Column) -> Split:
+    def from_on(cut: str) -> str:
+        name = f"s.{shown_identifier(column.name)}"
+        return f"{name} OPERATOR(pg_catalog.>=) {shown_literal(cut)}::{column.base_type}"
+
+    cut = facts.cut(column, target, shares.together)
+    how, apart = f"rows from {column.name} {cut} on are for validation", ""
+    if shares.holdout:
+        last = facts.cut(column, target, shares.holdout)
+        _check_apart(
+            cut, last, f"time_column: the last rows have too few different {column.name!r}"
+        )
+        how, apart = f"{how}, those from {last} on are the holdout", from_on(last)
+    return Split(shares.validation, seed, column, from_on(cut), how, shares.holdout, apart)
+
+
+def _by_group(
+    facts: TableFacts, target: Column, shares: Shares, seed: int, column: Column
+) -> Split:
+    def until(last: str) -> str:
+        hashed = group_hash(f"s.{shown_identifier(column.name)}", seed)
+        return f"{hashed} OPERATOR(pg_catalog.<=) {shown_literal(last)}"
+
+    last = facts.last_group(column, target, shares.together, seed)
+    how, apart = f"whole groups of {column.name} are for validation", ""
+    if shares.holdout:
+        first = facts.last_group(column, target, shares.holdout, seed)
+        _check_apart(first, last, f"group_column: {column.name!r} has too few groups")
+        how, apart = f"{how}, others are the holdout", until(first)
+    return Split(shares.validation, seed, column, until(last), how, shares.holdout, apart)
+
+
+def _check_apart(one: str, other: str, what: str) -> None:
+    """Refuse a split with no rows between two limits, which would be those for validation."""
+    if one == other:
+        raise InvalidData(
+            f"{what} to keep rows for validation and a holdout apart; allowed: more of them",
+            hint="without holdout_share, or with other shares, rows can be split",
+        )
 
 
 def split_statements(
     source: str, places: Places, names: Sequence[str], target: TargetFacts, task: Task, split: Split
 ) -> list[str]:
-    """Statements that make the two parts.
+    """Statements that make the parts.
 
     Args:
         source: the table.
         places: of what they make.
-        names: of the columns of both parts, but for the target.
+        names: of the columns of all parts, but for the target.
         target, task: what it learns.
         split: how.
     """
@@ -86,37 +164,59 @@ def split_statements(
             f"CREATE VIEW {rows} AS SELECT {listed}, {value} FROM {source} s WHERE s.{label} IS NOT NULL"
         )
     if split.column is None:
-        drawn = call_of(
-            "cerebro_train_test_split",
-            source_table=rows,
-            output_table=str(places.base),
-            train_proportion=round(1 - split.share, 6),
-            grouping_cols=label if task.kind == CLASSES else None,
-            target_cols=", ".join([*map(shown_identifier, names), label]),
-            separate_output_tables=True,
-            seed=split.seed,
-        )
-        return [*found, f"SELECT {drawn}"]
+        strata = label if task.kind == CLASSES else None
+        columns = ", ".join([*map(shown_identifier, names), label])
+        return [*found, *_draws(rows, places, split, strata, columns)]
     listed = f"{_listed(names)}, s.{label}"
-    test = split.test
+    known = ""
     if task.kind == CLASSES:
         # Nothing can be learnt of a class that no row for training has.
-        test += f" AND EXISTS (SELECT 1 FROM {places[TRAIN]} t WHERE t.{label} = s.{label})"
-    parts = ((TRAIN, f"({split.test}) IS NOT TRUE"), (TEST, test))
+        known = f" AND EXISTS (SELECT 1 FROM {places[TRAIN]} t WHERE t.{label} = s.{label})"
+    parts = [(TRAIN, f"({split.test}) IS NOT TRUE"), (TEST, f"{split.test}{known}")]
+    if split.apart:
+        parts[1] = (TEST, f"{split.test} AND NOT {split.apart}{known}")
+        parts.append((HOLDOUT, f"{split.apart}{known}"))
     return found + [
         f"CREATE VIEW {places[suffix]} AS SELECT {listed} FROM {rows} s WHERE {condition}"
         for suffix, condition in parts
     ]
 
 
-def rows_left_out(places: Places, rows: int) -> str:
-    """SQL of how many rows are in neither part.
+def _draws(rows: str, places: Places, split: Split, strata: str | None, columns: str) -> list[str]:
+    """Statements that draw the parts: first the holdout from all rows, then those for validation from the rest."""
+    found, share = [], split.share
+    if split.held:
+        found.append(_drawn(rows, places[APART], split.held, strata, columns, split.seed))
+        rows, share = places[REST], share / (1 - split.held)
+    return [*found, _drawn(rows, str(places.base), share, strata, columns, split.seed)]
+
+
+def _drawn(
+    source: str, output: str, share: float, strata: str | None, columns: str, seed: int
+) -> str:
+    call = call_of(
+        "cerebro_train_test_split",
+        source_table=source,
+        output_table=output,
+        train_proportion=round(1 - share, 6),
+        grouping_cols=strata,
+        target_cols=columns,
+        separate_output_tables=True,
+        seed=seed,
+    )
+    return f"SELECT {call}"
+
+
+def rows_left_out(places: Places, rows: int, split: Split) -> str:
+    """SQL of how many rows are in no part.
 
     Args:
         places: of the parts.
         rows: of the table, that have a target.
+        split: that has made them.
     """
-    parts = " - ".join(f"(SELECT count(*) FROM {places[suffix]})" for suffix in (TRAIN, TEST))
+    names = (TRAIN, TEST, HOLDOUT) if split.held else (TRAIN, TEST)
+    parts = " - ".join(f"(SELECT count(*) FROM {places[suffix]})" for suffix in names)
     return f"SELECT {rows} - {parts}"
 
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from cerebro_db.errors import CerebroError
 from cerebro_db.postgres.calls.host import JobHost, control_session
 from cerebro_db.postgres.names import value_literal
+from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.locks import transaction
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.runs.calling import use_settings
@@ -18,6 +20,17 @@ def call_of(function: str, **given: Any) -> str:
     """The call of a function with its arguments by name."""
     listed = ", ".join(f"{name} := {value_literal(value)}" for name, value in given.items())
     return f"cerebro.{function}({listed})"
+
+
+# Parameter: milliseconds.
+_LIMIT = "SELECT pg_catalog.set_config('statement_timeout', %s, true)"
+_CANCELLED = "57014"
+
+
+class OutOfTime(CerebroError):
+    """A step would have taken longer than there is time."""
+
+    sqlstate = _CANCELLED
 
 
 class Statements:
@@ -39,16 +52,35 @@ class Statements:
         """The value of a function with arguments by name, as ``call_of`` writes it."""
         return self.run(f"SELECT {call_of(function, **given)}")[0][0]
 
-    def run(self, text: str) -> list[tuple[Any, ...]]:
-        """Make a statement, which is SQL as a user would write it."""
+    def run(self, text: str, seconds: float | None = None) -> list[tuple[Any, ...]]:
+        """Make a statement, which is SQL as a user would write it.
+
+        Args:
+            text: of the statement.
+            seconds: that it may take; None for any time.
+
+        Raises:
+            OutOfTime: it was cancelled, as it would have taken longer.
+        """
         self.made.append(text)
         self._host.notice(f"step {len(self.made)}: {text}")
-        return self.look(text)
+        if seconds is None:
+            return self.look(text)
+        began = time.monotonic()
+        try:
+            return self.look(text, seconds)
+        except StatementFailed as failure:
+            if failure.sqlstate == _CANCELLED and time.monotonic() - began >= seconds:
+                self.made.pop()
+                raise OutOfTime(f"it was cancelled after {seconds:.0f} s") from None
+            raise
 
-    def look(self, text: str) -> list[tuple[Any, ...]]:
+    def look(self, text: str, seconds: float | None = None) -> list[tuple[Any, ...]]:
         """Make a statement that is no step of the call."""
         with self._passing_notices(), transaction(self._session):
             use_settings(self._session, self._host)
+            if seconds is not None:
+                self._session.run(_LIMIT, (str(max(1, int(1000 * seconds))),))
             return self._session.run(text.replace("%", "%%"))
 
     @contextmanager
@@ -80,11 +112,20 @@ def statements_of(host: JobHost) -> Iterator[Statements]:
         yield Statements(host, session)
 
 
+# A call may end so much later than it shall.
+_GRACE, _SHARE_OF_GRACE = 8.0, 0.04
+
+
 class Clock:
-    """Seconds of a call that are left."""
+    """Seconds of a call that are left.
+
+    Attributes:
+        kept: back for the end, beside what every call needs there.
+    """
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self._began = seconds, time.monotonic()
+        self.kept = 0.0
 
     @property
     def elapsed(self) -> float:
@@ -95,3 +136,8 @@ class Clock:
     def left(self) -> float:
         """Seconds until the call shall end."""
         return self.seconds - self.elapsed
+
+    @property
+    def last(self) -> float:
+        """Seconds until the call must end."""
+        return self.left + max(_GRACE, _SHARE_OF_GRACE * self.seconds)

@@ -33,6 +33,8 @@ from cerebro_db.runs.automl.tasks import METRICS, NUMBER, TargetFacts, Task
 
 # Seconds that are kept back for the end: the comparison with the champion, the registration.
 _RESERVE, _SHARE_OF_RESERVE = 2.0, 0.05
+# Seconds to score a model on the holdout.
+_SCORING = 1.0
 # Models that an ensemble is chosen from, and models that it may have; metrics that it can be chosen by.
 _CANDIDATES, _MEMBERS = 12, 6
 _MEASURES = ("accuracy", "auc", "rmse", "mae")
@@ -98,8 +100,16 @@ class Training:
         crosses = {one.key: one.encoding for one in found}
         return replace(features, encodings={**features.encodings, **crosses})
 
-    def pack(self, features: Features, partitions: int | None, seed: int) -> None:
-        """Encode and pack both parts of the rows."""
+    def pack(
+        self, features: Features, partitions: int | None, seed: int, held: float = 0.0
+    ) -> None:
+        """Encode and pack the rows for training and validation.
+
+        Args:
+            features: of the model.
+            partitions, seed: of the packing.
+            held: how many rows the holdout has for each row for validation; they are packed at the end.
+        """
         places, label = self._places, shown_identifier(self._target.column.name)
         self._statements.call(
             "cerebro_pack_columns",
@@ -113,6 +123,7 @@ class Training:
             num_partitions=partitions,
             seed=seed,
         )
+        began = self._clock.elapsed
         self._statements.call(
             "cerebro_pack_validation",
             source_table=places[TEST],
@@ -121,6 +132,8 @@ class Training:
             independent_varname=None,
             training_table=places[PACKED_TRAIN],
         )
+        if held:
+            self._clock.kept = held * (self._clock.elapsed - began) + _SCORING
 
     def train(self, request: AutomlRequest) -> tuple[int, int | None]:
         """Train a first model, and search for a better one.
@@ -251,7 +264,7 @@ class Training:
     # -- figures -----------------------------------------------------------------------
     def _seconds_left(self) -> float:
         reserve = max(_RESERVE, _SHARE_OF_RESERVE * self._clock.seconds)
-        return self._clock.left - reserve
+        return self._clock.left - reserve - self._clock.kept
 
     def _packed(self) -> tuple[int, int]:
         """Rows to train with, and partitions."""
