@@ -91,7 +91,8 @@ def test_steps_are_kept_with_the_version(trips: Any, made: Any) -> None:
 
 def drop_kept(bench: Any) -> None:
     """Drop the tables of a call that keeps them."""
-    bench.run("DROP VIEW kept_holdout_test, kept_test, kept_train, kept_rows")
+    views = "SELECT viewname::text FROM pg_views WHERE viewname LIKE 'kept%%'"
+    bench.run(f"DROP VIEW {', '.join(bench.column(views))}")
     for table in bench.column(LEFT):
         if not re.search("_(info|summary|states|history|encoding)$", table):
             bench.run(f"SELECT cerebro_drop_outputs('{table}')")
