@@ -94,10 +94,16 @@ def optuna_study(
 
 
 def report(
-    run_ids: Annotated[list[int], typer.Argument(help="One run, or several to compare.")],
+    run_ids: Annotated[
+        list[int] | None, typer.Argument(help="One run, or several to compare.")
+    ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path(
         "report.html"
     ),
+    model: Annotated[
+        str | None,
+        typer.Option(help="A registered model in the place of runs, such as visits@champion."),
+    ] = None,
     dsn: Dsn = "",
     curves: Annotated[
         bool,
@@ -105,10 +111,14 @@ def report(
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Writes a report of runs: one file of HTML that needs no network."""
-    from cerebro_db.watching.report import html
+    """Writes a report of runs, or of a registered model: one file of HTML that needs no network."""
+    from cerebro_db.watching.report import html, model_html
 
-    text = html(session_of(dsn), run_ids, curves)
+    if bool(run_ids) == (model is not None):
+        got = "nothing" if model is None else f"{model} and runs"
+        raise InvalidArgument(f"report: got {got}; allowed: RUN ..., or --model NAME")
+    session = session_of(dsn)
+    text = html(session, run_ids or [], curves) if model is None else model_html(session, model)
     _write(output, text)
     size = len(text.encode())
     show_result(as_json, f"{output}: {size} bytes", file=str(output), bytes=size)

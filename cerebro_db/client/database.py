@@ -9,7 +9,7 @@ from typing import Any
 from cerebro_db.client.exporting import exported, is_module
 from cerebro_db.client.methods import PREFIX, all_methods, takes
 from cerebro_db.client.progress import shown_beside
-from cerebro_db.client.run import Run
+from cerebro_db.client.run import Report, Run
 from cerebro_db.client.values import Frame, Grid, frame, grids, plain
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArgument
@@ -176,6 +176,16 @@ class Database:
             UndefinedRun: you have no such run.
         """
         return Run(self._connections, reading.run_facts(self._connections, run_id).run_id)
+
+    def report(self, model: str) -> Report:
+        """A report of a registered model; needs the extra ``report``.
+
+        Args:
+            model: such as ``visits@champion``.
+        """
+        from cerebro_db.watching.report import model_html
+
+        return Report(model_html(self._connections, model))
 
     def runs(self, limit: int = 20) -> Frame:
         """The newest runs, the newest first."""

@@ -231,6 +231,20 @@ def describe(session: Session, name: str | None, description: str | None, tags: 
     registry.describe(model_id, reference.version, text, checked)
 
 
+def keep_report(session: Session, reference: ModelReference, report: str) -> None:
+    """Keep what the report of a version has.
+
+    Args:
+        session: in a transaction.
+        reference: a version of the caller's.
+        report: JSON.
+    """
+    registry, model_id = _kept(session, reference)
+    assert reference.version is not None
+    registry.check_version(model_id, reference, reference.version)
+    registry.report(model_id, reference.version, report)
+
+
 def grant(session: Session, name: str | None, role: str | None) -> None:
     """Let the members of a role use all versions of a model."""
     registry, model_id = _kept(session, model_name(name, "name"))

@@ -8,6 +8,7 @@ import gzip
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -19,10 +20,12 @@ from markupsafe import Markup
 import cerebro_db
 from cerebro_db.core.search import SearchSpec
 from cerebro_db.decide.search.studies import Importance
-from cerebro_db.errors import CerebroError, MissingPackage
+from cerebro_db.errors import CerebroError, MissingPackage, UndefinedRun
 from cerebro_db.watching import reading, texts
+from cerebro_db.watching.busy import shares
 from cerebro_db.watching.comparing import Comparison, compare
 from cerebro_db.watching.hyperparameters import Value, axes, hyperparameters, importance, varying
+from cerebro_db.watching.models import ModelSection, listed, model_section
 from cerebro_db.watching.reading import (
     LOSS,
     Hopped,
@@ -154,7 +157,32 @@ def html(source: Source, run_ids: Sequence[int | None], with_curves: bool = True
     return rendered(runs, compared, library)
 
 
-def rendered(runs: Sequence[RunReport], compared: Comparison | None, library: bytes) -> str:
+def model_html(source: Source, model: str) -> str:
+    """The file of a registered version, with those of the runs that made it that are still there.
+
+    Args:
+        source: whose role may see the version.
+        model: such as ``visits@champion``.
+
+    Raises:
+        UndefinedModel: the caller has no such version.
+        MissingPackage: Plotly, which draws, is not installed.
+    """
+    library = _library()
+    section = model_section(source, model)
+    runs = []
+    for run_id in section.run_ids:
+        with suppress(UndefinedRun):
+            runs.append(read(source, run_id, with_curves=False))
+    return rendered(runs, None, library, section)
+
+
+def rendered(
+    runs: Sequence[RunReport],
+    compared: Comparison | None,
+    library: bytes,
+    model: ModelSection | None = None,
+) -> str:
     """The file of what was read."""
     environment = Environment(
         loader=PackageLoader("cerebro_db.watching", "templates"),
@@ -165,11 +193,13 @@ def rendered(runs: Sequence[RunReport], compared: Comparison | None, library: by
     )
     environment.filters |= {"number": texts.number, "duration": texts.duration}
     environment.filters |= {"short": texts.short, "parameters": texts.parameters}
+    environment.filters |= {"arguments": listed}
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return environment.get_template("report.html").render(
         runs=runs,
         compared=compared,
-        data=[drawn(one) for one in runs],
+        model=model,
+        data=[*(drawn(one) for one in runs), *([model.drawn] if model else [])],
         script=_source(environment, "report.js"),
         style=_source(environment, "report.css"),
         library=base64.b64encode(library).decode("ascii"),
@@ -326,16 +356,16 @@ def work(hops: Sequence[Hopped], times: Mapping[int, tuple[float, float]]) -> di
     first = float(began.min())
     began, ended = began - first, ended - first
     seconds = max(float(ended.max()), 1e-3)
-    shares = [times.get(one, (0.0, 0.0)) for one in workers]
+    parts = [times.get(one, (0.0, 0.0)) for one in workers]
     found: dict[str, Any] = {
         "workers": workers,
-        "idle": [_short(idle) for idle, _ in shares],
-        "scoring": [_short(scoring) for _, scoring in shares],
+        "idle": [_short(idle) for idle, _ in parts],
+        "scoring": [_short(scoring) for _, scoring in parts],
         "seconds": _short(seconds),
         "hops": len(hops),
     }
     if len(hops) > MOST_BARS:
-        cells = _shares(place, began, ended, len(workers), seconds)
+        cells = shares(place, began, ended, len(workers), seconds, BINS)
         return found | {"bin": seconds / BINS, "busy": np.round(cells, 3).tolist()}
     return found | {
         "bars": [
@@ -343,28 +373,6 @@ def work(hops: Sequence[Hopped], times: Mapping[int, tuple[float, float]]) -> di
             for at, start, end, one in zip(place, began.tolist(), ended.tolist(), hops, strict=True)
         ]
     }
-
-
-def _shares(
-    place: np.ndarray, began: np.ndarray, ended: np.ndarray, workers: int, seconds: float
-) -> np.ndarray:
-    """Share of each interval that hops took, by worker: ``float[workers, BINS]``."""
-    edges = np.linspace(0.0, seconds, BINS + 1)
-    shares = np.zeros((workers, BINS))
-    for worker in range(workers):
-        mine = place == worker
-        starts, ends = np.sort(began[mine]), np.sort(ended[mine])
-        # Time that hops had taken until each edge: hops of a worker follow one another.
-        taken = _until(edges, starts) - _until(edges, ends)
-        shares[worker] = np.diff(taken) / (seconds / BINS)
-    return np.clip(shares, 0.0, 1.0)
-
-
-def _until(edges: np.ndarray, moments: np.ndarray) -> np.ndarray:
-    """The sum over moments of the time since them, at each edge."""
-    count = np.searchsorted(moments, edges, "right")
-    sums = np.concatenate([[0.0], np.cumsum(moments)])
-    return np.asarray(count * edges - sums[count])
 
 
 def _short(value: float | None) -> float | None:

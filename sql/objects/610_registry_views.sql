@@ -82,7 +82,7 @@ SELECT cerebro._role_name(m.owner) AS owner, m.name, v.version, v.version_id,
        ARRAY(SELECT a.alias FROM cerebro._model_aliases_now a
               WHERE a.model_id = v.model_id AND a.version = v.version ORDER BY a.alias) AS aliases,
        v.description, v.tags, v.run_id, v.mst_key, v.compile_params, v.fit_params, v.lineage,
-       cerebro._role_name(v.registered_by) AS registered_by, v.registered
+       cerebro._role_name(v.registered_by) AS registered_by, v.registered, v.report
   FROM cerebro.catalog_model_versions v
   JOIN cerebro.catalog_models m ON m.model_id = v.model_id
  WHERE pg_has_role(m.owner, 'USAGE') OR pg_has_role('cerebro_admin', 'USAGE')

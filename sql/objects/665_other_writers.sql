@@ -38,6 +38,10 @@
          WHERE v.model_id = $1 AND v.version = $2;
     END IF;
 {%- endcall %}
+{%- call writer('_report_version', 'model_id bigint, version integer, report json', 'keeps what the report of a version has') %}
+    {{- of_model() }}
+    UPDATE cerebro.catalog_model_versions AS v SET report = $3 WHERE v.model_id = $1 AND v.version = $2;
+{%- endcall %}
 {%- call writer('_change_alias', 'model_id bigint, alias text, version integer, previous bigint', 'records a change of an alias') %}
     {{- of_model() }}
     INSERT INTO cerebro.catalog_model_aliases (model_id, alias, version, previous, changed_by) VALUES ($1, $2, $3, $4, role);

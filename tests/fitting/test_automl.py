@@ -9,6 +9,9 @@ from typing import Any
 import psycopg2
 import pytest
 
+from cerebro_db.postgres.sessions.connections import connections_of
+from cerebro_db.watching.models import model_section
+from cerebro_db.watching.report import model_html
 from tests.fitting.test_progress import Background, until
 
 # Tables and views of calls, which end in one way or another.
@@ -84,9 +87,36 @@ def test_steps_are_kept_with_the_version(trips: Any, made: Any) -> None:
     steps = re.findall(r"step \d+: (.*)", made[1])
     assert [line.rstrip(";") for line in text.split("\n")[1:]] == steps
     assert steps[0].startswith("CREATE VIEW public.trips_automl_rows")
-    made_by = [re.sub(r"\(.*", "", step) for step in steps[-5:]]
+    made_by = [re.sub(r"\(.*", "", step) for step in steps[-8:]]
     assert "SELECT cerebro.cerebro_promote_if_better" in made_by
     assert "SELECT cerebro.cerebro_ensemble" in made_by
+
+
+def test_a_report_is_kept_with_the_version(trips: Any, made: Any) -> None:
+    pytest.importorskip("plotly", reason="reports need plotly")
+    connections = connections_of(trips.dsn)
+    found = model_section(connections, "trips@champion").contents
+    assert found.rows == {"training": 266, "validation": 76, "holdout": 38}
+    assert set(found.scores) == {"validation", "holdout"}
+    assert found.importances[0].column == "km"  # which alone decides
+    assert found.importances[0].value > 0.1 > abs(found.importances[-1].value)
+    assert found.measure == "auc"
+    assert sum(one.rows for one in found.reliability) == found.rows["validation"]
+    assert found.threshold.metric == "f1"
+    assert found.threshold.reached > 0.8
+    assert sum(rows for _, _, rows in found.curves[0]["pairs"]) == found.rows["validation"]
+    assert any("is left out" in line for line in found.decisions)
+    assert [line.removesuffix(";") for line in found.steps] == re.findall(
+        r"step \d+: (.*)", made[1]
+    )
+    text = model_html(connections, f"trips:{made[0]}")
+    for wanted in (
+        "Importance of the columns",
+        "Leaderboard",
+        "cerebro_pack_columns",
+        "a first model after",
+    ):
+        assert wanted in text
 
 
 def drop_kept(bench: Any) -> None:

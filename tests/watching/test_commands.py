@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cerebro_db.cli.app import app
 from cerebro_db.client import connect
-from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedRun
+from cerebro_db.errors import CerebroError, InvalidArgument, UndefinedModel, UndefinedRun
 from cerebro_db.postgres.sessions import parts
 from tests.fitting.sizes import PARTITIONS
 from tests.watching.conftest import EPOCHS, Watched
@@ -168,6 +168,10 @@ def test_report(watched: Watched, own_folder: Path) -> None:
     assert shown == f"{file}: {file.stat().st_size} bytes\n"
     with pytest.raises(InvalidArgument, match="--output: got /nowhere"):
         told("report", watched.run_id, "-o", "/nowhere/report.html", "--no-curves", "--dsn", watched.dsn)  # fmt: skip
+    with pytest.raises(UndefinedModel, match="got model:nets"):
+        told("report", "--model", "nets", "--dsn", watched.dsn)
+    with pytest.raises(InvalidArgument, match="report: got nothing; allowed: RUN"):
+        told("report", "--dsn", watched.dsn)
 
 
 def test_what_is_handed_on_is_reported_to_programs(

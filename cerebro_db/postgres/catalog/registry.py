@@ -116,6 +116,10 @@ class Registry:
         """Set the description and the tags of a model, or of a version; None leaves what is there."""
         self._call("_describe_model", model_id, version, description, tags)
 
+    def report(self, model_id: int, version: int, report: str) -> None:
+        """Keep what the report of a version has, as JSON."""
+        self._call("_report_version", model_id, version, report)
+
     def check_version(self, model_id: int, reference: ModelReference, version: int) -> None:
         """Refuse a version that a model of the caller's does not have."""
         sql = "SELECT version FROM cerebro._model_versions WHERE model_id = %s ORDER BY 1"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +18,6 @@ from cerebro_db.errors import (
     UndefinedModel,
 )
 from cerebro_db.models.registered import registered
-from cerebro_db.models.registry import describe
 from cerebro_db.packing.resolve import check_source
 from cerebro_db.postgres.calls.host import JobHost, control_session
 from cerebro_db.postgres.names import shown_identifier
@@ -31,11 +28,20 @@ from cerebro_db.requests.automl import AutomlRequest
 from cerebro_db.runs import lifecycle
 from cerebro_db.runs.automl.facts import facts_of
 from cerebro_db.runs.automl.features import Features, features_of
-from cerebro_db.runs.automl.findings import Findings, Scores
-from cerebro_db.runs.automl.places import FIRST, PACKED_TEST, Places, drop_quietly, places_of
+from cerebro_db.runs.automl.findings import HELD, VALIDATION, Findings
+from cerebro_db.runs.automl.places import (
+    FIRST,
+    HOLDOUT,
+    PACKED_TEST,
+    TEST,
+    TRAIN,
+    Places,
+    drop_quietly,
+    places_of,
+)
+from cerebro_db.runs.automl.reports import kept, report_of
 from cerebro_db.runs.automl.splits import (
     Split,
-    rows_left_out,
     shares_of,
     split_of,
     split_statements,
@@ -46,7 +52,6 @@ from cerebro_db.runs.automl.training import Training
 
 CHAMPION = "champion"
 _MOST_SHOWN = 20
-_LONGEST_DESCRIPTION = 10_000
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,7 @@ def automl(host: JobHost, request: AutomlRequest) -> int | None:
             host.notice(line)
         before = _last_run(control)
         try:
-            with statements_of(host) as statements:
+            with statements_of(host, clock) as statements:
                 version = _made(host, control, statements, request, plan, places, clock)
         except BaseException:
             _take_back(host, control, places, before)
@@ -144,8 +149,8 @@ def _made(
     source, task = str(plan.source.name), plan.task
     for text in split_statements(source, places, plan.names, plan.target, task, plan.split):
         statements.run(text)
-    _tell_left_out(host, statements, places, plan)
-    training = Training(host, control, statements, plan.target, task, places, clock)
+    rows = _parts(statements, places, plan)
+    training = Training(control, statements, plan.target, task, places, clock)
     features = plan.features
     if request.time_column is None:
         features = training.cross(features, plan.target.known)
@@ -170,9 +175,11 @@ def _made(
     if version is None:
         host.notice(f"{alias} stays: no new model is better on the rows for validation")
     else:
-        found = Findings(host, statements, places, clock, f"model:{name}:{version}")
+        found = Findings(statements, places, clock, f"model:{name}:{version}")
         scores = found.scores(is_held=held > 0)
-        _described(control, request, statements, version, scores)
+        report = report_of(request, found, scores, rows, len(features.names), task.classes)
+        reference = model_name(request.model, "model").at(version)
+        kept(control, reference, report, statements, plan.notices(), training.runs)
         host.notice(
             f"version {version} is {alias} now, after {duration(clock.elapsed)}: SELECT cerebro.cerebro_predict("
             f"'{alias}', 'new rows', 'their id', NULL, 'predictions')"
@@ -180,30 +187,19 @@ def _made(
     return version
 
 
-def _tell_left_out(host: JobHost, statements: Statements, places: Places, plan: Plan) -> None:
-    """Tell how many rows are in no part."""
-    ((count,),) = statements.look(rows_left_out(places, plan.target.known, plan.split))
-    if count:
+def _parts(statements: Statements, places: Places, plan: Plan) -> dict[str, int]:
+    """Rows of each part; those that are in none are told."""
+    suffixes = {"training": TRAIN, VALIDATION: TEST}
+    if plan.split.held:
+        suffixes[HELD] = HOLDOUT
+    counted = ", ".join(f"(SELECT count(*) FROM {places[one]})" for one in suffixes.values())
+    (counts,) = statements.look(f"SELECT {counted}")
+    if left_out := plan.target.known - sum(counts):
         parts = "validation and the holdout" if plan.split.held else "validation"
-        host.notice(
-            f"split: {count} rows for {parts} are left out: no row for training has their class"
+        statements.notice(
+            f"split: {left_out} rows for {parts} are left out: no row for training has their class"
         )
-
-
-def _described(
-    control: Session,
-    request: AutomlRequest,
-    statements: Statements,
-    version: int,
-    scores: Scores,
-) -> None:
-    """Keep the steps as the description of the version, and its scores as tags."""
-    text = ";\n".join(statements.made)
-    description = f"cerebro.cerebro_automl of {request.source_table}, target {request.target}; {scores.text}:\n{text}"
-    reference = model_name(request.model, "model").at(version)
-    finite = {name: value for name, value in scores.tags.items() if math.isfinite(value)}
-    with transaction(control):
-        describe(control, str(reference), description[:_LONGEST_DESCRIPTION], json.dumps(finite))
+    return dict(zip(suffixes, counts, strict=True))
 
 
 # -- checks ------------------------------------------------------------------------

@@ -22,6 +22,7 @@ ROWS, TRAIN, TEST, PACKED_TRAIN, PACKED_TEST, NETS, FIRST = (
 APART = "_holdout"
 REST, HOLDOUT = f"{APART}_train", f"{APART}_test"
 SCORES, HOLDOUT_SCORES = "_scores", f"{APART}_scores"
+SAMPLE, IMPORTANCE, RELIABILITY, THRESHOLD = "_sample", "_importance", "_reliability", "_threshold"
 # Parameters: schema, names.
 _THERE = """
 SELECT c.relname::text, c.relkind::text
@@ -50,7 +51,8 @@ class Places:
         packed = [f"{one}{more}" for one in (PACKED_TRAIN, PACKED_TEST) for more in PACKED.suffixes]
         models = [f"{one}{more}" for one in ("", FIRST) for more in MODELS.suffixes]
         return [
-            ROWS, TRAIN, TEST, REST, HOLDOUT, NETS, SCORES, HOLDOUT_SCORES, *packed, *models,
+            ROWS, TRAIN, TEST, REST, HOLDOUT, NETS, SCORES, HOLDOUT_SCORES, SAMPLE, IMPORTANCE, RELIABILITY, THRESHOLD,
+            *packed, *models,
         ]  # fmt: skip
 
     def there(self, session: Session) -> list[tuple[str, str]]:

@@ -207,18 +207,5 @@ def _drawn(
     return f"SELECT {call}"
 
 
-def rows_left_out(places: Places, rows: int, split: Split) -> str:
-    """SQL of how many rows are in no part.
-
-    Args:
-        places: of the parts.
-        rows: of the table, that have a target.
-        split: that has made them.
-    """
-    names = (TRAIN, TEST, HOLDOUT) if split.held else (TRAIN, TEST)
-    parts = " - ".join(f"(SELECT count(*) FROM {places[suffix]})" for suffix in names)
-    return f"SELECT {rows} - {parts}"
-
-
 def _listed(names: Sequence[str] | dict[str, None]) -> str:
     return ", ".join(f"s.{shown_identifier(name)}" for name in names)

@@ -39,14 +39,22 @@ class Statements:
     Args:
         host: of the call; gets each statement as a notice, and the notices of what it does.
         session: of the host's pool.
+        clock: of the call.
 
     Attributes:
         made: those that were made, in their order.
+        log: notices with the seconds since the call began, but for the statements.
     """
 
-    def __init__(self, host: JobHost, session: Session) -> None:
-        self._host, self._session = host, session
+    def __init__(self, host: JobHost, session: Session, clock: Clock) -> None:
+        self._host, self._session, self._clock = host, session, clock
         self.made: list[str] = []
+        self.log: list[tuple[float, str]] = []
+
+    def notice(self, message: str) -> None:
+        """Send the caller a message about progress, and keep it."""
+        self.log.append((round(self._clock.elapsed, 1), message))
+        self._host.notice(message)
 
     def call(self, function: str, **given: Any) -> Any:
         """The value of a function with arguments by name, as ``call_of`` writes it."""
@@ -102,14 +110,14 @@ class Statements:
 
     def _pass_on(self, kept: list[str]) -> None:
         while kept:
-            self._host.notice(kept.pop(0))
+            self.notice(kept.pop(0))
 
 
 @contextmanager
-def statements_of(host: JobHost) -> Iterator[Statements]:
+def statements_of(host: JobHost, clock: Clock) -> Iterator[Statements]:
     """Statements in a session of their own."""
     with control_session(host.pool, None) as session:
-        yield Statements(host, session)
+        yield Statements(host, session, clock)
 
 
 # A call may end so much later than it shall.
@@ -140,4 +148,13 @@ class Clock:
     @property
     def last(self) -> float:
         """Seconds until the call must end."""
-        return self.left + max(_GRACE, _SHARE_OF_GRACE * self.seconds)
+        return self.left + self._grace
+
+    @property
+    def spare(self) -> float:
+        """Seconds for what a call can do without."""
+        return self.left + self._grace / 2
+
+    @property
+    def _grace(self) -> float:
+        return max(_GRACE, _SHARE_OF_GRACE * self.seconds)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from cerebro_db.configs.messages import duration
 from cerebro_db.core.statuses import GOING_ON
 from cerebro_db.errors import InvalidArgument
-from cerebro_db.postgres.calls.host import JobHost
 from cerebro_db.postgres.names import shown_identifier, value_literal
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.postgres.sessions.locks import transaction
@@ -33,8 +32,8 @@ from cerebro_db.runs.automl.tasks import METRICS, NUMBER, TargetFacts, Task
 
 # Seconds that are kept back for the end: the comparison with the champion, the registration.
 _RESERVE, _SHARE_OF_RESERVE = 2.0, 0.05
-# Seconds to score a model on the holdout.
-_SCORING = 1.0
+# Seconds to score a model on the holdout, and for what a report has.
+_SCORING, _REPORTING, _SHARE_OF_REPORTING = 1.0, 0.5, 0.01
 # Models that an ensemble is chosen from, and models that it may have; metrics that it can be chosen by.
 _CANDIDATES, _MEMBERS = 12, 6
 _MEASURES = ("accuracy", "auc", "rmse", "mae")
@@ -59,17 +58,18 @@ class Training:
     """Steps between the split of the rows and a run whose best model is to be registered.
 
     Args:
-        host: of the call.
         control: a session that reads the catalog.
         statements: of the call.
         target, task: what is learnt.
         places: of the tables.
         clock: of the call.
+
+    Attributes:
+        runs: that have trained models.
     """
 
     def __init__(
         self,
-        host: JobHost,
         control: Session,
         statements: Statements,
         target: TargetFacts,
@@ -77,7 +77,8 @@ class Training:
         places: Places,
         clock: Clock,
     ) -> None:
-        self._host, self._control, self._statements = host, control, statements
+        self._control, self._statements = control, statements
+        self.runs: list[int] = []
         self._target, self._task, self._places, self._clock = target, task, places, clock
 
     def cross(self, features: Features, rows: int) -> Features:
@@ -93,7 +94,7 @@ class Training:
             found = crosses_of(self._control, source, target, is_number, features.facts, rows)
         for one in found:
             first, second = one.parts
-            self._host.notice(
+            self._statements.notice(
                 f"columns: {first} and {second} are crossed: together they explain {one.share:.1%} of {target.name} "
                 "that neither of them does"
             )
@@ -132,8 +133,9 @@ class Training:
             independent_varname=None,
             training_table=places[PACKED_TRAIN],
         )
+        self._clock.kept = _REPORTING + _SHARE_OF_REPORTING * self._clock.seconds
         if held:
-            self._clock.kept = held * (self._clock.elapsed - began) + _SCORING
+            self._clock.kept += held * (self._clock.elapsed - began) + _SCORING
 
     def train(self, request: AutomlRequest) -> tuple[int, int | None]:
         """Train a first model, and search for a better one.
@@ -150,12 +152,12 @@ class Training:
         for net in design.nets[:1]:
             self._load(net)
         first = self._first(design, model, seed)
-        self._host.notice(
+        self._statements.notice(
             f"a first model after {duration(self._clock.elapsed)}: {self._task.objective} {first.value:.4f}"
         )
         seconds = self._seconds_left()
         if seconds < _LEAST_SEARCH:
-            self._host.notice("no time is left to search for a better model")
+            self._statements.notice("no time is left to search for a better model")
             return first.run_id, None
         for net in design.nets[1:]:
             self._load(net)
@@ -164,7 +166,7 @@ class Training:
         )
         found = self._searched(design, search, model, seed)
         if found is None or not self._is_better(found, first):
-            self._host.notice("the search has found no better model than the first one")
+            self._statements.notice("the search has found no better model than the first one")
             return first.run_id, found and found.run_id
         return found.run_id, found.run_id
 
@@ -186,7 +188,7 @@ class Training:
         except StatementFailed as failure:
             if failure.sqlstate.startswith(_INTERVENTION):
                 raise
-            self._host.notice(f"there is no ensemble: {failure.message}")
+            self._statements.notice(f"there is no ensemble: {failure.message}")
             return None
         return version
 
@@ -257,7 +259,7 @@ class Training:
         except StatementFailed as failure:
             if failure.sqlstate.startswith(_INTERVENTION):
                 raise
-            self._host.notice(f"the search has failed: {failure.message}")
+            self._statements.notice(f"the search has failed: {failure.message}")
             return None
         return self._best(run_id)
 
@@ -278,7 +280,10 @@ class Training:
         rows = self._control.run(
             _BEST, (self._task.metric.keras is None, run_id, [*GOING_ON, "paused"])
         )
-        return Best(run_id, int(rows[0][0]), float(rows[0][1])) if rows else None
+        if not rows:
+            return None
+        self.runs.append(run_id)
+        return Best(run_id, int(rows[0][0]), float(rows[0][1]))
 
     def _is_better(self, one: Best, other: Best) -> bool:
         sign = -1 if self._task.metric.is_maximised else 1

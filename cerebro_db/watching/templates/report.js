@@ -138,6 +138,29 @@
     }], { margin: { l: 140, r: 20, t: 40, b: 40 }, title: { text: `Importance for ${plain(run.importance.of)}, by ${method}` }, xaxis: { range: [0, 1] } });
   }
 
+  // -- a registered model
+  function reliability(run, place) {
+    const where = part("reliability", place);
+    if (!where) return;
+    const bins = run.reliability;
+    return draw(where, [
+      { type: "scatter", mode: "lines", x: [0, 1], y: [0, 1], line: { dash: "dot", color: "#99a3ad" }, hoverinfo: "skip", showlegend: false },
+      { type: "scatter", mode: "lines+markers", x: bins.map((bin) => bin[0]), y: bins.map((bin) => bin[1]), customdata: bins.map((bin) => bin[2]), showlegend: false,
+        hovertemplate: "confidence %{x:.3f}: %{y:.3f} of %{customdata} rows are right<extra></extra>", line: { color: "#1f6feb" } },
+    ], { xaxis: { title: { text: "confidence in the most probable class" }, range: [0, 1.01] }, yaxis: { title: { text: "share that is right" }, range: [0, 1.01] } });
+  }
+  function columns(run, place) {
+    const where = part("columns", place);
+    if (!where) return;
+    const { names, values, deviations, measure } = run.columns;
+    const back = (list) => [...list].reverse();
+    where.style.minHeight = `${120 + 18 * names.length}px`;
+    return draw(where, [{
+      type: "bar", orientation: "h", x: back(values), y: back(names.map((name) => plain(short(name)))), marker: { color: "#1f6feb" },
+      error_x: { type: "data", array: back(deviations), color: "#66727f", thickness: 1 }, hovertemplate: "%{y}: %{x:.4g}<extra></extra>",
+    }], { margin: { l: 180, r: 20, t: 20, b: 50 }, yaxis: { type: "category" }, xaxis: { title: { text: `lost of ${plain(measure)}` } } });
+  }
+
   // -- hops by worker
   function work(run, place) {
     const where = part("work", place);
@@ -199,7 +222,7 @@
   try {
     await library();
     for (const [place, run] of data.entries()) {
-      for (const one of [curves, parallel, importance, work, winner]) await one(run, place);
+      for (const one of [curves, parallel, importance, work, winner, reliability, columns]) await one(run, place);
     }
     document.body.dataset.state = "drawn";
   } catch (error) {
