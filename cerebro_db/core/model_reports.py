@@ -43,6 +43,20 @@ class Threshold(Wire, frozen=True):
     counts: dict[str, int] = field(default_factory=dict)
 
 
+class Step(Wire, frozen=True):
+    """A statement of a call.
+
+    Attributes:
+        text: SQL.
+        function: that it calls; empty of other SQL, and of several.
+        given: its arguments by name.
+    """
+
+    text: str
+    function: str = ""
+    given: dict[str, Any] = field(default_factory=dict)
+
+
 class ModelReport(Wire, frozen=True):
     """Contents of a report, none of them rows of the table.
 
@@ -51,6 +65,7 @@ class ModelReport(Wire, frozen=True):
         decisions: what was chosen, and why.
         steps: the statements, in their order.
         log: what the steps told: seconds since the call began, and a line.
+        tables: the table of models; names of all other tables of the call begin with its name.
         runs: the run of the first model, and that of the search if there was one.
         rows: of each part.
         scores: of each part, by what they measure.
@@ -60,8 +75,9 @@ class ModelReport(Wire, frozen=True):
 
     call: dict[str, Any] = field(default_factory=dict)
     decisions: list[str] = field(default_factory=list)
-    steps: list[str] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     log: list[tuple[float, str]] = field(default_factory=list)
+    tables: str = ""
     runs: list[int] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
     scores: dict[str, Scores] = field(default_factory=dict)

@@ -70,3 +70,19 @@ class AutomlRequest(sql.Request):
     num_partitions: Partitions = None
     seed: Seed = 0
     output_table: sql.Text = None
+
+
+@sql.function("cerebro_replay_automl", "integer", entry="automl.replay", job=sql.Job())
+class ReplayAutomlRequest(sql.Request):
+    """Makes a version of cerebro_automl again, with the same weights to the bit: splits and packs the same rows by the
+    recorded steps, repeats the recorded decisions of the search, and registers what comes of it as the next version
+    of a model. Returns that version. Where the weights differ, as the rows have changed, it is an error.
+
+    Attributes:
+        model: a version of your own that `cerebro_automl` has made, such as `'visits@champion'`; its run is still
+            there
+        name: of the model that gets the new version, without owner; it may be the same one
+    """
+
+    model: sql.Text
+    name: sql.Text

@@ -393,6 +393,9 @@ class ReplayRequest(RunRequest):
         run_id: a search, or such a run, of the calling role itself, whose packed tables are as they were
         model_output_table: the table of models to be made
         name, description, num_workers: as in `cerebro_fit_multiple`
+        source_table, validation_table: packed tables in the place of the run's own, where these are gone: packed in the
+            same way from the same rows, such as by the steps of `cerebro_automl`. Their rows are not compared: with others the
+            weights are others
     """
 
     run_id: sql.BigInt
@@ -400,6 +403,8 @@ class ReplayRequest(RunRequest):
     name: sql.Name = None
     description: sql.Description = None
     num_workers: sql.Workers = None
+    source_table: sql.Text = None
+    validation_table: sql.Text = None
 
 
 def space_of(

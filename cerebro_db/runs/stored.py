@@ -213,13 +213,13 @@ def check_unchanged(
 
 
 # In the place of fingerprints where a dump was restored: it has the rows that the run had, with numbers of their own.
-_RESTORED = "restored"
+RESTORED = "restored"
 
 
 def _check_print(session: Session, packed: PackedTable, mark: PackedMark, role: str) -> None:
     check_name(session, packed.relation)
     before = mark.fingerprint
-    if before == _RESTORED:
+    if before == RESTORED:
         return
     if packed_fingerprint(session, packed, before) != before:
         raise InvalidData(

@@ -28,6 +28,7 @@ OF_RUNS = {
     "cerebro_replay": "-1, 'nobody_made_this'",
     "cerebro_best": "-1",
     "cerebro_importance": "-1",
+    "cerebro_replay_automl": "'nobody_made_this', 'again'",
     "cerebro_calibrate": "'model:nobody_made_this', 'plants_val'",
     "cerebro_ensemble": "-1, 'plants'",
     "cerebro_wait": "-1",

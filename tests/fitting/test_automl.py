@@ -106,9 +106,7 @@ def test_a_report_is_kept_with_the_version(trips: Any, made: Any) -> None:
     assert found.threshold.reached > 0.8
     assert sum(rows for _, _, rows in found.curves[0]["pairs"]) == found.rows["validation"]
     assert any("is left out" in line for line in found.decisions)
-    assert [line.removesuffix(";") for line in found.steps] == re.findall(
-        r"step \d+: (.*)", made[1]
-    )
+    assert [step.text for step in found.steps] == re.findall(r"step \d+: (.*)", made[1])
     text = model_html(connections, f"trips:{made[0]}")
     for wanted in (
         "Importance of the columns",
@@ -117,6 +115,27 @@ def test_a_report_is_kept_with_the_version(trips: Any, made: Any) -> None:
         "a first model after",
     ):
         assert wanted in text
+
+
+STATES = (
+    "SELECT s.chunk, md5(s.state) FROM cerebro._usable_states s JOIN cerebro.registered_versions v ON v.version_id = s.mst_key "
+    "WHERE v.name = '{}' AND v.version = {} ORDER BY 1"
+)
+
+
+def test_a_version_is_made_again_to_the_bit(trips: Any, made: Any) -> None:
+    again = trips.value(f"SELECT cerebro_replay_automl('trips:{made[0]}', 'trips_again')")
+    ours, theirs = (
+        trips.fetch(STATES.format(name, version))
+        for name, version in (("trips", made[0]), ("trips_again", again))
+    )
+    assert ours
+    assert ours == theirs
+    assert trips.column(LEFT) == []
+    with pytest.raises(
+        psycopg2.errors.InvalidParameterValue, match="allowed: a version that cerebro"
+    ):
+        trips.value("SELECT cerebro_replay_automl('trips_again', 'trips_again')")
 
 
 def drop_kept(bench: Any) -> None:
@@ -197,6 +216,14 @@ def test_a_class_that_only_later_rows_have_is_left_out_of_validation(trips: Any)
     assert (
         "split: 10 rows for validation are left out: no row for training has their class" in notices
     )
+    trips.run("UPDATE seasons SET wet = 1 - wet WHERE id < 100")
+    with pytest.raises(
+        psycopg2.DataError, match="the weights of model:seasons:1 come out differently"
+    ):
+        trips.value("SELECT cerebro_replay_automl('seasons@champion', 'seasons')")
+    versions = "SELECT version FROM cerebro.registered_versions WHERE name = 'seasons' ORDER BY 1"
+    assert trips.column(versions)[-1] < 3
+    assert trips.column(LEFT) == []
 
 
 def test_columns_whose_combination_tells_more_are_crossed(trips: Any) -> None:

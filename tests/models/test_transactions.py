@@ -230,6 +230,7 @@ APART = {
     "cerebro_search": "SELECT cerebro_search('packed', 'o', 'm', NULL, ARRAY[1], "
     "'{''loss'': [''mse''], ''optimizer'': [''SGD'']}', '{}')",
     "cerebro_automl": "SELECT cerebro_automl('rows', 'm', 'y')",
+    "cerebro_replay_automl": "SELECT cerebro_replay_automl('m', 'n')",
     "cerebro_extend": "SELECT cerebro_extend(1)",
     "cerebro_replay": "SELECT cerebro_replay(1, 'o')",
     "cerebro_resume": "SELECT cerebro_resume(1)",
@@ -402,7 +403,8 @@ def hidden(user):
 
 # These take the number of a run first, or a registered model.
 OF_RUNS = (
-    "cerebro_resume", "cerebro_vacuum", "cerebro_extend", "cerebro_replay", "cerebro_calibrate", "cerebro_ensemble",
+    "cerebro_resume", "cerebro_vacuum", "cerebro_extend", "cerebro_replay", "cerebro_replay_automl", "cerebro_calibrate",
+    "cerebro_ensemble",
 )  # fmt: skip
 
 

@@ -334,6 +334,7 @@ ATTACKS = [
     "SELECT cerebro_evaluate('model:A.{}', 'packed', 'stolen')",
     "SELECT cerebro_export('model:A.{}')",
     "SELECT cerebro_calibrate('model:A.{}', 'packed')",
+    "SELECT cerebro_replay_automl('model:A.{}', 'stolen')",
     "SELECT cerebro_set_alias('A.{}', 'champion', 1)",
     "SELECT cerebro_rollback_alias('A.{}', 'champion')",
     "SELECT cerebro_describe_model('A.{}', 'mine')",

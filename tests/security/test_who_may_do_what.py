@@ -96,7 +96,7 @@ def test_everything_in_it_is_closed_too(carol: Person, root: Person) -> None:
 # Tried in test_registry.py.
 OF_REGISTRY = {
     "cerebro_calibrate", "cerebro_describe_model", "cerebro_drop_model", "cerebro_grant_model",
-    "cerebro_register_model", "cerebro_revoke_model", "cerebro_rollback_alias",
+    "cerebro_register_model", "cerebro_replay_automl", "cerebro_revoke_model", "cerebro_rollback_alias",
     "cerebro_set_alias",
 }  # fmt: skip
 NAMES = {"adam": ADAM, "net": NET, "none": NO_RUN}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cerebro_db.core.model_reports import Bin, Importance, ModelReport, Threshold
+from cerebro_db.core.model_reports import Bin, Importance, ModelReport, Step, Threshold
 from cerebro_db.errors import UndefinedModel
 from cerebro_db.postgres.sessions.connections import connections_of
 from cerebro_db.watching.models import ModelFacts, ModelSection, model_section
@@ -32,7 +32,7 @@ def section(contents: ModelReport) -> ModelSection:
 CONTENTS = ModelReport(
     call={"source_table": HOSTILE, "max_seconds": 60.0},
     decisions=["task: outcome is one of 2 classes", f"columns: {HOSTILE} is left out: it is excluded"],
-    steps=[f"SELECT '{HOSTILE}'"],
+    steps=[Step(f"SELECT '{HOSTILE}'")],
     log=[(1.5, f"a first model: {HOSTILE}")],
     runs=[6, 7],
     rows={"training": 280, "validation": 80, "holdout": 40},

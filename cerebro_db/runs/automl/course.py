@@ -124,12 +124,12 @@ def automl(host: JobHost, request: AutomlRequest) -> int | None:
         plan = replace(plan, compares=_has_champion(control, reference, plan))
         for line in plan.notices():
             host.notice(line)
-        before = _last_run(control)
+        before = last_run(control)
         try:
             with statements_of(host, clock) as statements:
                 version = _made(host, control, statements, request, plan, places, clock)
         except BaseException:
-            _take_back(host, control, places, before)
+            take_back(host, control, places, before)
             raise
         if request.output_table is None:
             places.drop(control)
@@ -179,7 +179,9 @@ def _made(
         scores = found.scores(is_held=held > 0)
         report = report_of(request, found, scores, rows, len(features.names), task.classes)
         reference = model_name(request.model, "model").at(version)
-        kept(control, reference, report, statements, plan.notices(), training.runs)
+        kept(
+            control, reference, report, statements, plan.notices(), training.runs, str(places.base)
+        )
         host.notice(
             f"version {version} is {alias} now, after {duration(clock.elapsed)}: SELECT cerebro.cerebro_predict("
             f"'{alias}', 'new rows', 'their id', NULL, 'predictions')"
@@ -302,11 +304,12 @@ _RUNS = (
 )
 
 
-def _last_run(control: Session) -> int:
+def last_run(control: Session) -> int:
+    """The greatest number of a run so far; 0 where there is none."""
     return int(control.run(_LAST_RUN)[0][0])
 
 
-def _take_back(host: JobHost, control: Session, places: Places, before: int) -> None:
+def take_back(host: JobHost, control: Session, places: Places, before: int) -> None:
     """Drop the tables and the runs of a call that failed or was cancelled."""
     with host.pool.undisturbed(), control.undisturbed():
         control.recover()

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from cerebro_db.core.model_reports import Bin, Importance, Scores, Threshold
+from cerebro_db.core.model_reports import Bin, Importance, Scores, Step, Threshold
 from cerebro_db.postgres.names import value_literal
 from cerebro_db.postgres.sessions.errors import StatementFailed
 from cerebro_db.runs.automl.places import (
@@ -172,7 +172,7 @@ class Findings:
             **more,
         )
         try:
-            self._statements.run(f"SELECT {call}", seconds)
+            self._statements.make(Step(f"SELECT {call}", function), seconds)
         except (OutOfTime, StatementFailed) as failure:
             self._skip(f"cerebro.{function}", failure)
             return False

@@ -61,6 +61,7 @@ def kept(
     statements: Statements,
     decisions: Sequence[str],
     runs: Sequence[int],
+    tables: str,
 ) -> None:
     """Keep a report with its version; the steps and the scores also as description and tags.
 
@@ -71,9 +72,10 @@ def kept(
         statements: of the call.
         decisions: of the plan.
         runs: of the call.
+        tables: the table of models.
     """
     call = report.call
-    text = ";\n".join(statements.made)
+    text = ";\n".join(step.text for step in statements.made)
     scores = text_of(report.scores)
     description = f"cerebro.cerebro_automl of {call['source_table']}, target {call['target']}; {scores}:\n{text}"
     whole = structs.replace(
@@ -82,6 +84,7 @@ def kept(
         steps=list(statements.made),
         log=[(seconds, line[:_LONGEST_LINE]) for seconds, line in _some(statements.log)],
         runs=list(runs),
+        tables=tables,
     )
     with transaction(control):
         tags = encode(tags_of(report.scores))

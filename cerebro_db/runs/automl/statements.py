@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from cerebro_db.core.model_reports import Step
 from cerebro_db.errors import CerebroError
 from cerebro_db.postgres.calls.host import JobHost, control_session
 from cerebro_db.postgres.names import value_literal
@@ -48,7 +49,7 @@ class Statements:
 
     def __init__(self, host: JobHost, session: Session, clock: Clock) -> None:
         self._host, self._session, self._clock = host, session, clock
-        self.made: list[str] = []
+        self.made: list[Step] = []
         self.log: list[tuple[float, str]] = []
 
     def notice(self, message: str) -> None:
@@ -58,19 +59,24 @@ class Statements:
 
     def call(self, function: str, **given: Any) -> Any:
         """The value of a function with arguments by name, as ``call_of`` writes it."""
-        return self.run(f"SELECT {call_of(function, **given)}")[0][0]
+        return self.make(Step(f"SELECT {call_of(function, **given)}", function, given))[0][0]
 
-    def run(self, text: str, seconds: float | None = None) -> list[tuple[Any, ...]]:
-        """Make a statement, which is SQL as a user would write it.
+    def run(self, text: str) -> list[tuple[Any, ...]]:
+        """Make a statement, which is SQL as a user would write it."""
+        return self.make(Step(text))
+
+    def make(self, step: Step, seconds: float | None = None) -> list[tuple[Any, ...]]:
+        """Make a step.
 
         Args:
-            text: of the statement.
+            step: which one.
             seconds: that it may take; None for any time.
 
         Raises:
             OutOfTime: it was cancelled, as it would have taken longer.
         """
-        self.made.append(text)
+        text = step.text
+        self.made.append(step)
         self._host.notice(f"step {len(self.made)}: {text}")
         if seconds is None:
             return self.look(text)

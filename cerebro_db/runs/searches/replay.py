@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from msgspec import structs
 
@@ -11,17 +12,18 @@ from cerebro_db.decide.strategies import DEFAULT, STRATEGIES, listed
 from cerebro_db.errors import InvalidArgument, NotPermitted, WrongRunStatus
 from cerebro_db.postgres.calls.host import control_session
 from cerebro_db.postgres.catalog.records import decisions_of
-from cerebro_db.postgres.catalog.runs import Catalog, StoredRun
+from cerebro_db.postgres.catalog.runs import Catalog, PackedMark, StoredRun
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.postgres.tables.outputs import new_output
+from cerebro_db.postgres.tables.packed import PackedTable, load_packed
 from cerebro_db.requests.fitting import check_workers
 from cerebro_db.requests.searching import ReplayRequest
 from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import FIXED, Drive, no_notice
 from cerebro_db.runs.setup import RunSetup
-from cerebro_db.runs.stored import load_setup
+from cerebro_db.runs.stored import RESTORED, load_setup
 from cerebro_db.runs.strategy_checks import check_enough, check_strategy
 
 
@@ -48,6 +50,7 @@ def replay(
     with control_session(pool, None) as control:
         run = own_run(control, request.run_id)
         decisions = tuple(decisions_of(Catalog(control), run.run_id))
+    _check_tables(run, request)
     if run.spec.search is None:
         _check_order_is_recorded(run, is_changed=bool(decisions))
     elif not decisions:
@@ -57,10 +60,15 @@ def replay(
         chosen = run.spec.strategy
         check_strategy(dialect, chosen, "strategy", DEFAULT)
         check_workers(chosen, request.num_workers)
-        before = load_setup(session, dialect, run, has_states=False)
+        found = run if request.source_table is None else _over_others(session, run, request)
+        before = load_setup(session, dialect, found, has_states=False)
         spec = structs.replace(
             before.spec, name=request.name, description=request.description, warm_start=False
         )
+        if request.source_table is not None:
+            spec = structs.replace(
+                spec, source_table=request.source_table, validation_table=request.validation_table
+            )
         if spec.search is None:
             check_enough(chosen, request.num_workers, before.packed)
         else:
@@ -79,6 +87,45 @@ def replay(
         return setup.with_workers(request.num_workers or setup.num_workers)
 
     return Drive(pool, dialect, Limits(), notify, FIXED, registered).begin(request, set_up)
+
+
+def _check_tables(run: StoredRun, request: ReplayRequest) -> None:
+    """Refuse one packed table in the place of two, and two in the place of one."""
+    wanted = {"source_table": True, "validation_table": run.tables.validation is not None}
+    given = {name: getattr(request, name) is not None for name in wanted}
+    if any(given.values()) and given != wanted:
+        names = " and ".join(name for name, is_wanted in wanted.items() if is_wanted)
+        got = " and ".join(name for name, is_given in given.items() if is_given)
+        raise InvalidArgument(
+            f"{got}: got one in the place of a table of run {run.run_id}; allowed: {names}, or none"
+        )
+
+
+def _over_others(session: Session, run: StoredRun, request: ReplayRequest) -> StoredRun:
+    """The run over packed tables in the place of its own.
+
+    Raises:
+        InvalidArgument: they have other partitions than those of the run had.
+    """
+    source = load_packed(session, request.source_table, "source_table")
+    marks: dict[str, Any] = {"source": PackedMark(source.relation.oid, RESTORED)}
+    if request.validation_table is not None:
+        validation = load_packed(session, request.validation_table, "validation_table")
+        marks["validation"] = PackedMark(validation.relation.oid, RESTORED)
+    _check_partitions(session, run, source)
+    return replace(run, tables=replace(run.tables, **marks))
+
+
+def _check_partitions(session: Session, run: StoredRun, packed: PackedTable) -> None:
+    ((before,),) = session.run(
+        "SELECT num_partitions FROM cerebro.runs WHERE run_id = %s", (run.run_id,)
+    )
+    if before != len(packed.partitions):
+        raise InvalidArgument(
+            f"source_table: got {packed.relation.name} with {len(packed.partitions)} partitions; allowed: {before}, as "
+            f"those of run {run.run_id}",
+            hint="pack it with num_partitions, and the same seed",
+        )
 
 
 def own_run(session: Session, run_id: int | None) -> StoredRun:
