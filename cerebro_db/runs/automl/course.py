@@ -46,9 +46,9 @@ from cerebro_db.runs.automl.splits import (
     split_of,
     split_statements,
 )
-from cerebro_db.runs.automl.statements import Clock, Statements, statements_of
+from cerebro_db.runs.automl.statements import Clock, OutOfTime, Statements, statements_of
 from cerebro_db.runs.automl.tasks import CLASSES, TargetFacts, Task, task_of
-from cerebro_db.runs.automl.training import Training
+from cerebro_db.runs.automl.training import Training, too_short
 
 CHAMPION = "champion"
 _MOST_SHOWN = 20
@@ -128,6 +128,9 @@ def automl(host: JobHost, request: AutomlRequest) -> int | None:
         try:
             with statements_of(host, clock) as statements:
                 version = _made(host, control, statements, request, plan, places, clock)
+        except OutOfTime as error:
+            take_back(host, control, places, before)
+            raise too_short(clock, f"to split and pack the rows: {error.message}") from None
         except BaseException:
             take_back(host, control, places, before)
             raise
@@ -157,6 +160,7 @@ def _made(
     held = plan.split.held / plan.split.share
     training.pack(features, request.num_partitions, request.seed, held)
     run_id, searched = training.train(request)
+    statements.bounded = False  # a model is there, and becomes what the call was made for
     name = model_name(request.model, "model").name
     alias = f"model:{name}@{CHAMPION}"
     version: int | None = statements.call("cerebro_promote_if_better", run_id=run_id, model=alias)

@@ -18,6 +18,8 @@ from cerebro_db.runs.automl.tasks import TargetFacts
 
 # Rows that decide which columns are used, and columns of a statement.
 _ROWS_OF_FEATURES, _COLUMNS_AT_ONCE = 100_000, 100
+# Values that are looked at: fewer rows of very many columns.
+_MOST_VALUES, _FEWEST_ROWS = 10_000_000, 10_000
 _NUMERIC_TEXT = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 
 
@@ -58,11 +60,13 @@ class TableFacts:
     def features(self, columns: Sequence[Column]) -> list[ColumnFacts]:
         """Facts of columns, of the first rows of the table."""
         found: list[ColumnFacts] = []
+        most = max(_FEWEST_ROWS, _MOST_VALUES // max(1, len(columns)))
+        rows = min(_ROWS_OF_FEATURES, most)
         for first in range(0, len(columns), _COLUMNS_AT_ONCE):
-            found += self._features(columns[first : first + _COLUMNS_AT_ONCE])
+            found += self._features(columns[first : first + _COLUMNS_AT_ONCE], rows)
         return found
 
-    def _features(self, columns: Sequence[Column]) -> Iterator[ColumnFacts]:
+    def _features(self, columns: Sequence[Column], most: int) -> Iterator[ColumnFacts]:
         listed = ["pg_catalog.count(*)"]
         for column in columns:
             value, known = f"s.{quote(column.name)}", can_be_encoded(column)
@@ -71,7 +75,7 @@ class TableFacts:
                 f"pg_catalog.count(DISTINCT {value})" if known else "NULL",
                 _span(value) if known and column.is_whole else "NULL",
             ]
-        rows, *rest = self._aggregates(listed, columns, (), _ROWS_OF_FEATURES)
+        rows, *rest = self._aggregates(listed, columns, (), most)
         for place, column in enumerate(columns):
             known, distinct, span = rest[3 * place : 3 * place + 3]
             whole = None if span is None else int(span)

@@ -12,6 +12,11 @@ from cerebro_db.columns.values import Column, Values
 # A text that differs in so many of its rows is no category.
 _MOST_DISTINCT = 0.5
 _ELAPSED = "elapsed"
+_BYTES = "bytea"
+_IMAGES = (
+    "it is bytea; of images alone cerebro.cerebro_pack_images packs rows, and cerebro.cerebro_image makes nets; beside other "
+    "columns cerebro.cerebro_image_array makes them an input of cerebro.cerebro_pack"
+)
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,8 @@ def _why_not(one: ColumnFacts, time_column: str | None, group_column: str | None
     if column.name == time_column and not _parts(column):
         return "it is the time, and new rows are later"
     if not can_be_encoded(column):
-        return f"nothing encodes the type {column.type}"
+        cast = f"nothing encodes the type {column.type}; a view may cast it"
+        return _IMAGES if column.base_type == _BYTES else cast
     if one.known == 0:
         return "it has no value"
     if one.distinct == 1 and one.known == one.rows:

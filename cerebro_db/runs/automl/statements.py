@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -44,12 +45,14 @@ class Statements:
 
     Attributes:
         made: those that were made, in their order.
+        bounded: whether a step is cancelled where the call would take longer than it may.
         log: notices with the seconds since the call began, but for the statements.
     """
 
     def __init__(self, host: JobHost, session: Session, clock: Clock) -> None:
         self._host, self._session, self._clock = host, session, clock
         self.made: list[Step] = []
+        self.bounded = True
         self.log: list[tuple[float, str]] = []
 
     def notice(self, message: str) -> None:
@@ -59,7 +62,12 @@ class Statements:
 
     def call(self, function: str, **given: Any) -> Any:
         """The value of a function with arguments by name, as ``call_of`` writes it."""
-        return self.make(Step(f"SELECT {call_of(function, **given)}", function, given))[0][0]
+        return self.call_within(None, function, given)
+
+    def call_within(self, seconds: float | None, function: str, given: Mapping[str, Any]) -> Any:
+        """The value of a function, which may take so many seconds; as :meth:`make` says."""
+        step = Step(f"SELECT {call_of(function, **given)}", function, dict(given))
+        return self.make(step, seconds)[0][0]
 
     def run(self, text: str) -> list[tuple[Any, ...]]:
         """Make a statement, which is SQL as a user would write it."""
@@ -70,7 +78,7 @@ class Statements:
 
         Args:
             step: which one.
-            seconds: that it may take; None for any time.
+            seconds: that it may take; None for those that the call has, or, where it is not bounded, any time.
 
         Raises:
             OutOfTime: it was cancelled, as it would have taken longer.
@@ -78,9 +86,11 @@ class Statements:
         text = step.text
         self.made.append(step)
         self._host.notice(f"step {len(self.made)}: {text}")
-        if seconds is None:
+        if seconds is None and self.bounded:
+            seconds = self._clock.last
+        if seconds is None or not math.isfinite(seconds):
             return self.look(text)
-        began = time.monotonic()
+        began, seconds = time.monotonic(), max(1.0, seconds)
         try:
             return self.look(text, seconds)
         except StatementFailed as failure:

@@ -27,7 +27,7 @@ from cerebro_db.runs.automl.places import (
     TRAIN,
     Places,
 )
-from cerebro_db.runs.automl.statements import Clock, Statements, call_of
+from cerebro_db.runs.automl.statements import Clock, OutOfTime, Statements, call_of
 from cerebro_db.runs.automl.tasks import METRICS, NUMBER, TargetFacts, Task
 
 # Seconds that are kept back for the end: the comparison with the champion, the registration.
@@ -52,6 +52,15 @@ class Best(NamedTuple):
     run_id: int
     mst_key: int
     value: float
+
+
+def too_short(clock: Clock, what: str) -> InvalidArgument:
+    """The error of a budget that has not been enough."""
+    return InvalidArgument(
+        f"max_seconds: got {clock.seconds:g}, which is not enough {what}; allowed: about "
+        f"{2 * clock.elapsed + _RESERVE:.0f} or more",
+        hint="fewer rows or columns take less, too",
+    )
 
 
 class Training:
@@ -175,18 +184,19 @@ class Training:
         by = next(name for name, one in METRICS.items() if one is self._task.metric)
         if by not in _MEASURES or (by == "auc" and self._task.classes != 2):
             by = ""
+        given = {
+            "run_id": run_id,
+            "name": model,
+            "validation_table": self._places[PACKED_TEST],
+            "candidates": _CANDIDATES,
+            "members": _MEMBERS,
+            "metric": by or None,
+        }
         try:
-            version: int | None = self._statements.call(
-                "cerebro_ensemble",
-                run_id=run_id,
-                name=model,
-                validation_table=self._places[PACKED_TEST],
-                candidates=_CANDIDATES,
-                members=_MEMBERS,
-                metric=by or None,
-            )
-        except StatementFailed as failure:
-            if failure.sqlstate.startswith(_INTERVENTION):
+            seconds = self._clock.last
+            version: int | None = self._statements.call_within(seconds, "cerebro_ensemble", given)
+        except (OutOfTime, StatementFailed) as failure:
+            if isinstance(failure, StatementFailed) and failure.sqlstate.startswith(_INTERVENTION):
                 raise
             self._statements.notice(f"there is no ensemble: {failure.message}")
             return None
@@ -227,12 +237,7 @@ class Training:
             )
         found = self._best(run_id)
         if found is None:
-            needed = 2 * self._clock.elapsed + _RESERVE
-            raise InvalidArgument(
-                f"max_seconds: got {self._clock.seconds:g}, which is not enough for {design.first_epochs} epochs of the "
-                f"smallest net; allowed: about {needed:.0f} or more",
-                hint="fewer rows or columns take less, too",
-            )
+            raise too_short(self._clock, f"for {design.first_epochs} epochs of the smallest net")
         return found
 
     def _searched(self, design: Design, search: Search, model: str, seed: int) -> Best | None:
@@ -256,6 +261,9 @@ class Training:
                 max_seconds=round(search.seconds, 1),
                 seed=seed,
             )
+        except OutOfTime as error:
+            self._statements.notice(f"the search has come to no end: {error.message}")
+            return None
         except StatementFailed as failure:
             if failure.sqlstate.startswith(_INTERVENTION):
                 raise
