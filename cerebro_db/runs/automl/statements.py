@@ -78,7 +78,7 @@ class Statements:
 
         Args:
             step: which one.
-            seconds: that it may take; None for those that the call has, or, where it is not bounded, any time.
+            seconds: that it may take; None for those until the call shall end, or, where it is not bounded, any time.
 
         Raises:
             OutOfTime: it was cancelled, as it would have taken longer.
@@ -87,7 +87,7 @@ class Statements:
         self.made.append(step)
         self._host.notice(f"step {len(self.made)}: {text}")
         if seconds is None and self.bounded:
-            seconds = self._clock.last
+            seconds = self._clock.left
         if seconds is None or not math.isfinite(seconds):
             return self.look(text)
         began, seconds = time.monotonic(), max(1.0, seconds)
