@@ -104,6 +104,7 @@ def test_columns_that_tell_nothing_are_left_out() -> None:
     assert found.names == ["age", "seldom", "town", "day"]
     assert found.encodings == {"day": "cyclic(weekday, month)"}
     assert set(found.left_out) == {"id", "same", "none", "note", "scan", "shop"}
+    assert "cerebro.cerebro_image_array" in found.left_out["scan"]
 
 
 @pytest.mark.parametrize("rows", [50, 5_000, 2_000_000])
