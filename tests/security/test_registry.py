@@ -419,6 +419,7 @@ def insertions(model_id: int) -> list[str]:
         f"SELECT cerebro._revoke_model({model_id}, cerebro._role())",
         f"SELECT cerebro._describe_model({model_id}, NULL, 'x', NULL)",
         f"SELECT cerebro._describe_model({model_id}, 1, 'x', NULL)",
+        f"SELECT cerebro._report_version({model_id}, 1, '{{}}')",
     ]
 
 
