@@ -37,6 +37,8 @@ _SCORING, _SHARE_OF_REPORTING = 1.0, 0.01
 # Models that an ensemble is chosen from, and models that it may have; metrics that it can be chosen by.
 _CANDIDATES, _MEMBERS = 12, 6
 _MEASURES = ("accuracy", "auc", "rmse", "mae")
+# Encodings of numbers: of more columns each becomes one feature, as the bins of all take long to find and to compute.
+_MOST_COLUMNS, _FEW, _MANY = 200, "auto", "quantile"
 # A search that would have less is not begun.
 _LEAST_SEARCH = 2.0
 _INTERVENTION = "57"
@@ -127,7 +129,7 @@ class Training:
             output_table=places[PACKED_TRAIN],
             dependent_varname=label,
             independent_varname=", ".join(map(shown_identifier, features.names)),
-            numbers="auto",
+            numbers=_FEW if len(features.names) <= _MOST_COLUMNS else _MANY,
             categories="auto",
             encodings=features.encodings_text,
             num_partitions=partitions,
