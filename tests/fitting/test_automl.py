@@ -152,7 +152,7 @@ def test_whole_groups_are_in_one_part_and_tables_may_be_kept(trips: Any, made: A
     version, notices = call(
         trips,
         "trips",
-        more=", max_configs := 2, max_epochs := 9, group_column := 'driver', output_table := 'kept', num_partitions := 1, holdout_share := 0.1",
+        more=", max_configs := 1, max_epochs := 2, group_column := 'driver', output_table := 'kept', num_partitions := 1, holdout_share := 0.1",
     )
     assert version is None or version > made[0]  # the champion stays where none is better
     assert ("stays: no new model is better" in notices) == (version is None)
@@ -172,7 +172,7 @@ def test_whole_groups_are_in_one_part_and_tables_may_be_kept(trips: Any, made: A
 
 def test_a_number_by_time_as_a_job(trips: Any) -> None:
     given = {
-        "source_table": "trips", "model": "costs", "target": "cost", "max_seconds": 600, "max_configs": 2, "max_epochs": 9,
+        "source_table": "trips", "model": "costs", "target": "cost", "max_seconds": 600, "max_configs": 1, "max_epochs": 9,
         "time_column": "day", "excluded": "came, note, id, driver", "holdout_share": 0.1, "output_table": "kept",
     }  # fmt: skip
     job = trips.value("SELECT cerebro_submit(%s)", (json.dumps({"cerebro_automl": given}),))
