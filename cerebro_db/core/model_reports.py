@@ -37,9 +37,9 @@ class Threshold(Wire, frozen=True):
     """
 
     class_value: str | None
-    value: float
+    value: float | None
     metric: str
-    reached: float
+    reached: float | None
     counts: dict[str, int] = field(default_factory=dict)
 
 

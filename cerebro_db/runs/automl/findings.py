@@ -114,7 +114,8 @@ class Findings:
         ((name, value, metric, reached, *counts),) = self._statements.look(
             f"SELECT class_value, threshold, metric, reached, {', '.join(names)} FROM {self._places[THRESHOLD]}"
         )
-        return Threshold(name, value, metric, reached, dict(zip(names, counts, strict=True)))
+        counted = dict(zip(names, counts, strict=True))
+        return Threshold(name, _finite(value), metric, _finite(reached), counted)
 
     def importances(self, columns: int, rows: int) -> tuple[list[Importance], str]:
         """Permutation importance of the columns, and what it is measured by; of some rows where all take too long.
