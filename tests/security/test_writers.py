@@ -63,7 +63,7 @@ OTHERS = {
     # Tried in test_rows_of_others.py.
     "_administrator", "_set_setting", "_register_function", "_unregister_function",
     # Tried in test_registry.py and test_encoding_of.py.
-    "_add_model", "_add_version", "_add_model_state", "_describe_model", "_change_alias", "_grant_model", "_revoke_model",
+    "_add_model", "_add_version", "_add_model_state", "_describe_model", "_report_version", "_change_alias", "_grant_model", "_revoke_model",
     "_lock_model", "_drop_model", "_add_drift", "_forget_drift",
 }  # fmt: skip
 WRITERS = {*OF_OWNER, *OF_ADMINISTRATORS, *BY_NUMBER, *OTHERS}
