@@ -38,7 +38,7 @@ _SCORING, _SHARE_OF_REPORTING = 1.0, 0.01
 _CANDIDATES, _MEMBERS = 12, 6
 _MEASURES = ("accuracy", "auc", "rmse", "mae")
 # Encodings of numbers: of more columns each becomes one feature, as the bins of all take long to find and to compute.
-_MOST_COLUMNS, _FEW, _MANY = 200, "auto", "quantile"
+_MOST_COLUMNS, _FEW, _MANY = 200, "auto", "robust"
 # A search that would have less is not begun.
 _LEAST_SEARCH = 2.0
 _INTERVENTION = "57"
@@ -222,7 +222,7 @@ class Training:
         Raises:
             InvalidArgument: there was no time for it.
         """
-        seconds = self._seconds_left()
+        seconds = self._seconds_left() + self._clock.kept  # without a first model there is no end
         run_id = 0
         if seconds > 0:
             run_id = self._statements.call(
