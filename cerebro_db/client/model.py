@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ class Model:
         """The model as the bytes of a file.
 
         Args:
-            format: ``keras``, ``onnx`` or ``npz``.
+            format: ``keras``, ``onnx`` or ``npz``; of a PyTorch model ``pt2``, ``safetensors`` or ``npz``.
         """
         return b"".join(self._exported(format))
 
@@ -50,7 +51,7 @@ class Model:
         return self.connections.large_value(sql, (self.table, self.mst_key, format))
 
     def save(self, path: str | Path) -> Path:
-        """Write the model into a file; its ending says how: .keras, .onnx or .npz."""
+        """Write the model into a file; its ending says how: .keras, .onnx, .pt2, .safetensors or .npz."""
         path = Path(path)
         parts = self._exported(path.suffix.lstrip(".") or "keras")
         with path.open("wb") as file:
@@ -63,6 +64,22 @@ class Model:
 
         with tempfile.TemporaryDirectory() as folder:
             return keras.saving.load_model(self.save(Path(folder) / "model.keras"))
+
+    def torch(self, module: Any = None) -> Any:
+        """The model as a module of PyTorch in evaluation; imports PyTorch.
+
+        Args:
+            module: the ``torch.nn.Module`` that was loaded, which gets the trained weights and is returned; by
+                default a module of the exported program, which needs no code of the original one.
+        """
+        import torch
+
+        if module is None:
+            return torch.export.load(io.BytesIO(self.export("pt2"))).module()
+        from safetensors.torch import load
+
+        module.load_state_dict(load(self.export("safetensors")))
+        return module.eval()
 
     def predict(
         self,

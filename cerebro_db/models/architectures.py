@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from cerebro_db.configs.architectures.architecture import fingerprint
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.architectures.memory import ArchitectureFacts
-from cerebro_db.configs.frameworks import check_architecture
+from cerebro_db.configs.frameworks import check_architecture, framework_of
 from cerebro_db.core.spec import Architecture
 from cerebro_db.errors import CerebroError, InvalidArgument, WrongObjectType
 from cerebro_db.postgres.catalog.runs import Catalog
@@ -104,6 +105,8 @@ def _architecture(
         model_id=model_id,
         id=fingerprint(config),
         text=json.dumps(config, sort_keys=True),
-        facts=ArchitectureFacts.from_json(facts or ""),
+        facts=replace(
+            ArchitectureFacts.from_json(facts or ""), framework=framework_of(config).name
+        ),
         has_weights=has_weights,
     )

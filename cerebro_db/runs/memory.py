@@ -10,6 +10,7 @@ from cerebro_db.configs.architectures.memory import (
     worker_limit_mb,
     worker_memory,
 )
+from cerebro_db.configs.frameworks import framework_in
 from cerebro_db.core.spec import Configuration
 from cerebro_db.decide.strategies import DEFAULT
 from cerebro_db.errors import InvalidArgument
@@ -76,4 +77,5 @@ def _load(configuration: Configuration, at_once: int) -> Load:
         facts.largest_bytes,
         facts.fixed_bytes,
         exchanges=at_once > 1,
+        framework=framework_in(configuration.architecture.text).name,
     )

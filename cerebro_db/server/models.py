@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from cerebro_db.configs.architectures import nets
@@ -104,11 +105,9 @@ def inspect(plpy: Any, gd: dict[str, Any], model_arch: str, weights: int | None)
 
     def work(tick: Tick) -> str:
         configure_once(threads=1)
-        return (
-            computing(framework_of(config).name)
-            .facts(config, limits, memory, model_weights)
-            .to_json()
-        )
+        name = framework_of(config).name
+        found = computing(name).facts(config, limits, memory, model_weights)
+        return replace(found, framework=name).to_json()
 
     return compute(plpy, work)
 

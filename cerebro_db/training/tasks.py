@@ -89,6 +89,7 @@ class Architectures:
             compiled=recipe.jit,
             averages=optimizer.keeps_averages,
             batch_size=recipe.fit_params.batch_size,
+            framework=recipe.backend,
             **self._sizes[recipe.architecture_id]._asdict(),
         )
         check_worker_memory(worker_memory([load], 0, 0), self._memory_mb, "a configuration")
@@ -104,9 +105,10 @@ class Architectures:
         """
         if self._memory_mb is None:
             return
-        sizes = {one.architecture_id: self._sizes[one.architecture_id] for one, _ in models}
+        each = {one.architecture_id: one.backend for one, _ in models}
         loads = [
-            Load(id, optimizer="", compiled=False, **size._asdict()) for id, size in sizes.items()
+            Load(id, optimizer="", compiled=False, framework=framework, **self._sizes[id]._asdict())
+            for id, framework in each.items()
         ]
         # The largest one is counted while it is asked; of the others the weights are there.
         weights = sorted(load.state_bytes for load in loads)

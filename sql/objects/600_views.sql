@@ -34,7 +34,10 @@ SELECT t.* FROM cerebro.catalog_architectures t
 COMMENT ON VIEW cerebro._architectures IS 'Internal: the models of the runs of the caller.';
 
 CREATE VIEW cerebro._architecture_keys WITH (security_barrier) AS
-SELECT t.run_id, t.model_id FROM cerebro.catalog_architectures t
+SELECT t.run_id, t.model_id,
+       -- Runs of earlier versions had models of one framework only, which their facts do not name.
+       coalesce(substring(t.model_facts from '"framework":"([a-z0-9_]{1,63})"'), 'tensorflow') AS framework
+  FROM cerebro.catalog_architectures t
  WHERE EXISTS (SELECT 1 FROM cerebro._runs r WHERE r.run_id = t.run_id);
 COMMENT ON VIEW cerebro._architecture_keys IS 'Internal: which models there are of the runs that the caller may see.';
 
@@ -167,7 +170,7 @@ SELECT run_id,
                              coalesce(validation_loss, training_loss)) AS rank,
        mst_key, model_id, compile_params, fit_params, status, epoch, metric_names,
        validation_metrics, validation_loss, training_metrics, training_loss, error,
-       stopped_epoch, best_epoch
+       stopped_epoch, best_epoch, framework
   FROM (
     SELECT c.run_id, c.mst_key, c.model_id, c.compile_params, c.fit_params,
            s.status,
@@ -175,6 +178,7 @@ SELECT run_id,
            coalesce(t.metric_names, v.metric_names) AS metric_names,
            v.loss AS validation_loss, v.metrics AS validation_metrics,
            t.loss AS training_loss, t.metrics AS training_metrics,
+           a.framework,
            -- The goal is the same for all configurations of a run; cerebro_db/scoring/prediction_models.py has the rule.
            CASE c.goal
                WHEN 'max' THEN -(coalesce(v.metrics, t.metrics))[1]
@@ -183,6 +187,7 @@ SELECT run_id,
            END AS badness
       FROM cerebro._configurations c
       JOIN cerebro._statuses s ON s.run_id = c.run_id AND s.mst_key = c.mst_key
+      LEFT JOIN cerebro._architecture_keys a ON a.run_id = c.run_id AND a.model_id = c.model_id
       {{- latest('training') }} t ON t.run_id = c.run_id AND t.mst_key = c.mst_key
       {{- latest('validation') }} v ON v.run_id = c.run_id AND v.mst_key = c.mst_key) results;
 COMMENT ON VIEW cerebro.leaderboard IS

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from cerebro_db.configs import frameworks
 from cerebro_db.configs.architectures.memory import (
     Load,
     check_worker_memory,
@@ -52,6 +53,17 @@ def test_the_cache_holds_no_more_than_there_is() -> None:
 def test_it_tells_what_it_is_made_of() -> None:
     text = str(worker_memory([load()], 5 * MB, 100 * MB))
     assert text == "TensorFlow 750 MB, data 5 MB, programs 20 MB, states 0 MB, activations 64 MB"
+
+
+def test_a_worker_holds_the_frameworks_of_its_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside those that a keeper imports, which are there in any case."""
+    of_torch = replace(load(), framework="torch")
+    monkeypatch.setattr(frameworks, "installed", lambda: ("tensorflow", "torch"))
+    both, alone = (worker_memory([one], 0, 0).base // MB for one in (of_torch, load()))
+    monkeypatch.setattr(frameworks, "installed", lambda: ("torch",))
+    estimate = worker_memory([of_torch], 0, 0)
+    assert both == alone + estimate.base // MB == 1200
+    assert str(estimate).startswith("PyTorch 450 MB, ")
 
 
 def test_a_batch_counts_with_all_its_tensors() -> None:

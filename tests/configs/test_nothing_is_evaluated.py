@@ -33,7 +33,7 @@ ALLOWED = {
     "cerebro_db/server/models.py": ["load_model"],  # our own function
     "cerebro_db/client/database.py": ["load_model"],  # the client's method of that name
     # In the process of a user who asks for the Keras model of a file that we have made for him.
-    "cerebro_db/client/model.py": ["load_model"],
+    "cerebro_db/client/model.py": ["torch", "load_model"],
     "cerebro_db/training/backends/tensorflow/export.py": [
         "from_function"
     ],  # of tf2onnx: a graph as ONNX

@@ -98,11 +98,13 @@ def test_an_architecture_is_json_and_begins_with_its_weights(bench: Any) -> None
 
 def test_a_run_has_models_of_both(bench: Any, trained: int) -> None:
     rows = bench.fetch(
-        "SELECT mst_key, training_metrics, training_loss FROM cerebro.leaderboard WHERE run_id = %s ORDER BY 1",
+        "SELECT mst_key, framework, training_metrics, training_loss FROM cerebro.leaderboard WHERE run_id = %s ORDER BY 1",
         (trained,),
     )
-    assert [row[0] for row in rows] == [1, 2, 3]
-    assert all(0.4 < metrics[0] <= 1 and 0 < loss < 1.2 for _, metrics, loss in rows)
+    assert [row[:2] for row in rows] == [(1, "tensorflow"), (2, "torch"), (3, "torch")]
+    assert all(0.4 < metrics[0] <= 1 and 0 < loss < 1.2 for *_, metrics, loss in rows)
+    facts = f"SELECT model_facts ->> 'framework' FROM {NETS} ORDER BY model_id"
+    assert bench.column(facts) == ["tensorflow", "torch", "torch"]
     manifest = bench.value("SELECT manifest::json FROM cerebro.runs WHERE run_id = %s", (trained,))
     assert {"tensorflow", "keras", "torch"} <= set(manifest)
 
@@ -163,6 +165,90 @@ def test_a_model_is_exported_as_arrays_alone(bench: Any, trained: int) -> None:
         assert json.loads(str(arrays["architecture"]))["framework"] == "torch"
     with pytest.raises(psycopg2.Error, match="format: got 'keras' for a model of PyTorch; allowed"):
         bench.run("SELECT cerebro_export('mixed_out', 2, 'keras')")
+
+
+def test_the_client_hands_out_the_module(
+    bench: Any, trained: int, blobs: tuple[np.ndarray, np.ndarray]
+) -> None:
+    import cerebro_db
+
+    weights = bench.value("SELECT model_weights FROM mixed_out WHERE mst_key = 3")
+    rows = torch.from_numpy(blobs[0])
+    with cerebro_db.connect(bench.dsn) as db, torch.no_grad():
+        model = db.run(trained).model(3)
+        wanted = with_weights(module(), bytes(weights))(rows)
+        assert torch.equal(model.torch()(rows), wanted)
+        assert torch.equal(model.torch(module())(rows), wanted)
+
+
+def test_a_model_goes_the_way_of_any_model(
+    bench: Any, trained: int, blobs: tuple[np.ndarray, np.ndarray]
+) -> None:
+    """Evaluated on packed and on raw rows, registered, predicted by its alias, explained, reported."""
+    board = "SELECT validation_loss FROM cerebro.leaderboard WHERE run_id = %s AND mst_key = 2"
+    loss = bench.value(board, (trained,))
+    for rows in ("val", "blobs_test"):
+        bench.run(
+            f"SELECT cerebro_evaluate('mixed_out', '{rows}', 'torch_scores', mst_key := 2, replace := true)"
+        )
+        assert bench.value("SELECT loss FROM torch_scores") == pytest.approx(loss, rel=1e-6)
+    bench.run("SELECT cerebro_register_model(%s, 2, 'torch_blobs')", (trained,))
+    bench.run("SELECT cerebro_set_alias('torch_blobs', 'champion', 1)")
+    found = bench.value(
+        "SELECT (cerebro_predict_row('model:torch_blobs@champion', x)).estimated FROM blobs WHERE id = 0"
+    )
+    weights = bench.value("SELECT model_weights FROM mixed_out WHERE mst_key = 2")
+    with torch.no_grad():
+        wanted = with_weights(module(), bytes(weights))(torch.from_numpy(blobs[0][:1])).softmax(1)
+    np.testing.assert_allclose(found, wanted[0].numpy(), atol=1e-6)
+    bench.run(
+        "SELECT cerebro_explain('model:torch_blobs@champion', 'val', 'torch_explained', repeats := 1)"
+    )
+    assert bench.value("SELECT count(*) FROM torch_explained") == FEATURES
+    with pytest.raises(psycopg2.Error, match="got a model of PyTorch; allowed: a model of TensorF"):
+        bench.run("SELECT cerebro_calibrate('model:torch_blobs@champion', 'val')")
+    bench.run("SELECT cerebro_drop_model('torch_blobs')")
+
+
+def test_a_search_chooses_between_frameworks(bench: Any) -> None:
+    grid = (
+        "{'metrics': ['accuracy'], 'optimizer_params_list': [{'optimizer': ['SGD'], 'lr': [0.01, 0.05]}], "
+        "'model_params_list': [{'model_id': [1], 'loss': ['sparse_categorical_crossentropy']}, "
+        "{'model_id': [2], 'loss': ['cross_entropy']}]}"
+    )
+    run_id = bench.value(
+        "SELECT cerebro_search('packed', 'torch_found', %s, 'torch_trials', ARRAY[1, 2], %s, "
+        "$${'batch_size': [8]}$$, 'random', 'num_configs=4, num_iterations=1', validation_table := 'val')",
+        (NETS, grid),
+    )
+    board = "SELECT framework FROM cerebro.leaderboard WHERE run_id = %s AND status = 'finished' ORDER BY 1"
+    assert bench.column(board, (run_id,)) == ["tensorflow"] * 2 + ["torch"] * 2
+
+
+def test_equal_weights_have_equal_scores(bench: Any, fit: Callable[..., Any]) -> None:
+    """A Keras and a PyTorch model of one run, which take no step that shows."""
+    net = torch.nn.Sequential(
+        torch.nn.Linear(FEATURES, 8), torch.nn.ReLU(), torch.nn.Linear(8, CLASSES)
+    )
+    with torch.no_grad():
+        arrays = [one.numpy().T if one.dim() == 2 else one.numpy() for one in net.parameters()]
+    weights = b"".join(np.ascontiguousarray(one).tobytes() for one in arrays)
+    bench.run("SELECT cerebro_load_model('alike', %s, %s)", (PLAIN, psycopg2.Binary(weights)))
+    bench.run("SELECT cerebro_load_model_file('alike', %s)", (psycopg2.Binary(saved(net)),))
+    metrics = "metrics=['accuracy','top_k_categorical_accuracy(k=2)']"
+    rate = "optimizer='SGD(lr=1e-12)'"
+    for model_id, loss in ((1, "sparse_categorical_crossentropy"), (2, "cross_entropy")):
+        params = f"loss='{loss}',{rate},{metrics}"
+        select(bench, f"alike_{model_id}", [model_id], [params], ["batch_size=8"], "alike")
+    bench.run("INSERT INTO alike_1 SELECT 2, model_id, compile_params, fit_params FROM alike_2")
+    _, run_id = fit(configs="alike_1", epochs=1, validation_table="val")
+    keras, pytorch = bench.fetch(
+        "SELECT validation_loss, training_loss, validation_metrics, training_metrics "
+        "FROM cerebro.leaderboard WHERE run_id = %s ORDER BY mst_key",
+        (run_id,),
+    )
+    assert pytorch[:2] == pytest.approx(keras[:2], rel=1e-6)
+    assert pytorch[2:] == tuple(pytest.approx(one, abs=1e-6) for one in keras[2:])
 
 
 def test_what_a_framework_does_not_know_is_refused(bench: Any) -> None:

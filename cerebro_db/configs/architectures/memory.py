@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cerebro_db.errors import InvalidArgument
 
 _MOST = 10**30
+_LONGEST_NAME = 63
 Shapes = tuple[tuple[int | None, ...], ...]
 
 
@@ -26,6 +27,7 @@ class ArchitectureFacts:
         row_bytes: of all tensors of a forward pass in training, for each row.
         largest_bytes: of the largest of them, for each row.
         fixed_bytes: of tensors that do not grow with the batch.
+        framework: of the architecture, by its name; empty in facts of earlier versions.
     """
 
     parameters: int
@@ -38,6 +40,7 @@ class ArchitectureFacts:
     row_bytes: int = 0
     largest_bytes: int = 0
     fixed_bytes: int = 0
+    framework: str = ""
 
     def to_json(self) -> str:
         """Returns canonical JSON."""
@@ -70,6 +73,12 @@ def _truth(value: Any) -> bool:
     return value
 
 
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST_NAME:
+        raise ValueError("the framework is no name")
+    return value
+
+
 def _shapes(value: Any) -> Shapes:
     if not isinstance(value, list) or not all(isinstance(shape, list) for shape in value):
         raise ValueError("the shapes are not lists of sizes")
@@ -87,23 +96,20 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "row_bytes": _count,
     "largest_bytes": _count,
     "fixed_bytes": _count,
+    "framework": _name,
 }
 # Tables of earlier versions lack these; a worker finds them anew before it trains.
-_LATER = {"row_bytes", "largest_bytes", "fixed_bytes"}
+_LATER = {"row_bytes", "largest_bytes", "fixed_bytes", "framework"}
 _MB = 2**20
-# Measured with TensorFlow 2.21 on x86-64, resident, peaks: a server process with TensorFlow in it;
-# a program, of a plain loop and of one that XLA compiled; what a hop holds of a model at once, as
-# multiples of the bytes of its parameters (gradients, updates) and of its whole state (as it comes,
-# in variables, in the next state's bytes and their copy for the row).
-_BASE_BYTES = 750 * _MB
-_PROGRAM_BYTES = 20 * _MB
-_COMPILED_BYTES = 60 * _MB
+# Measured on x86-64, resident, peaks: what a hop holds of a model at once, as multiples of the bytes of its
+# parameters (gradients, updates) and of its whole state (as it comes, in variables, in the next state's bytes and
+# their copy for the row). What a framework takes itself is its footprint.
 _PARAMETERS, _STATE = 3.0, 5.2
 # And of gradients that are exchanged: joined in one array, in memory that is shared, the share of their mean
 # that is made here in double precision, the mean, and its parts.
 _EXCHANGED = 6.0
 # Share of the machine's memory that all workers may use together, and the least that one gets:
-# enough for TensorFlow and a small net.
+# enough for a framework and a small net.
 _USABLE = 0.8
 _LEAST_MB = 2048
 # Scoring splits rows such that a tensor has 16 MB, unless one row has more; some are there at once.
@@ -113,6 +119,20 @@ _SCORING_TENSORS = 4
 _SLOTS = {"SGD": 1, "Adagrad": 1, "Adafactor": 1, "Lion": 1}
 _DEFAULT_SLOTS = 2
 _FLOAT_BYTES = 4
+
+
+class Footprint(NamedTuple):
+    """Megabytes that a framework takes in a process that computes.
+
+    Attributes:
+        base: before it trains anything.
+        program: of a program.
+        compiled: of one that is compiled to machine code.
+    """
+
+    base: int
+    program: int
+    compiled: int
 
 
 @dataclass(frozen=True)
@@ -130,6 +150,7 @@ class Load:
         largest_bytes: of the largest of them.
         fixed_bytes: of tensors that do not grow with the batch.
         exchanges: whether its gradients are exchanged with those of other workers.
+        framework: that computes it, by its name; empty for the default one.
     """
 
     program: object
@@ -142,6 +163,7 @@ class Load:
     largest_bytes: int = 0
     fixed_bytes: int = 0
     exchanges: bool = False
+    framework: str = ""
 
     @property
     def state_bytes(self) -> int:
@@ -170,11 +192,12 @@ class MemoryEstimate:
     """Bytes that a worker is expected to need at most.
 
     Attributes:
-        base: with TensorFlow, before it trains anything.
+        base: with its frameworks, before it trains anything.
         cache: decoded partitions.
         programs: compiled ones.
         states: of the largest model, while it is trained.
         activations: of the largest batch.
+        frameworks: that it has, in words.
     """
 
     base: int
@@ -182,6 +205,7 @@ class MemoryEstimate:
     programs: int
     states: int
     activations: int
+    frameworks: str = "framework"
 
     @property
     def total(self) -> int:
@@ -190,7 +214,7 @@ class MemoryEstimate:
 
     def __str__(self) -> str:
         parts = {
-            "TensorFlow": self.base,
+            self.frameworks: self.base,
             "data": self.cache,
             "programs": self.programs,
             "states": self.states,
@@ -207,14 +231,25 @@ def worker_memory(loads: Collection[Load], data_bytes: int, cache_bytes: int) ->
         data_bytes: of all packed tables of the run, decoded.
         cache_bytes: of them that a worker may keep.
     """
-    programs = {load.program: load.compiled for load in loads}
+    from cerebro_db.configs import frameworks  # whose modules know memory
+
+    programs = {load.program: _program_bytes(load) for load in loads}
+    held = frameworks.held_for({load.framework or frameworks.default() for load in loads})
     return MemoryEstimate(
-        base=_BASE_BYTES,
+        base=sum(one.footprint.base for one in held) * _MB,
         cache=min(data_bytes, cache_bytes),
-        programs=sum(_COMPILED_BYTES if jit else _PROGRAM_BYTES for jit in programs.values()),
+        programs=sum(programs.values()),
         states=max((load.training_bytes for load in loads), default=0),
         activations=max((load.activation_bytes for load in loads), default=0),
+        frameworks=" and ".join(one.title for one in held),
     )
+
+
+def _program_bytes(load: Load) -> int:
+    from cerebro_db.configs import frameworks
+
+    found = frameworks.frameworks()[load.framework or frameworks.default()].footprint
+    return (found.compiled if load.compiled else found.program) * _MB
 
 
 def usable_mb(memory_mb: int) -> int:

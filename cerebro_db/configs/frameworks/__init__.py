@@ -12,12 +12,13 @@ import importlib
 import json
 import pkgutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, Protocol
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits, read_json
+from cerebro_db.configs.architectures.memory import Footprint
 from cerebro_db.configs.arguments import Argument
 from cerebro_db.configs.functions.optimizers import OPTIMIZERS
 from cerebro_db.configs.grids.groups import Groups
@@ -44,6 +45,7 @@ class Framework(Protocol):
         compiles: whether the rule of jit is asked; False where programs are never compiled to machine code.
         has_layers: whether layers can be added to its architectures, as calibration and ensembles do.
         formats: in which models are exported.
+        footprint: memory that it takes in a process that computes, as measured.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Framework(Protocol):
     compiles: bool
     has_layers: bool
     formats: tuple[Format, ...]
+    footprint: Footprint
 
     def owns(self, config: Config) -> bool:
         """True for the JSON of its architectures; of any object, checked or not."""
@@ -304,13 +307,19 @@ def check_format(config: Config, wanted: Format) -> None:
 
 def is_installed(framework: Framework) -> bool:
     """Whether the packages of a framework are in this Python; none of them is imported."""
-    return all(name in sys.modules or find_spec(name) is not None for name in framework.packages)
+    return all(sys.modules.get(one) is not None or find_spec(one) for one in framework.packages)
 
 
 @functools.cache
 def installed() -> tuple[str, ...]:
     """The names of the frameworks that are in this Python."""
     return tuple(name for name, one in frameworks().items() if is_installed(one))
+
+
+def held_for(names: Collection[str]) -> list[Framework]:
+    """The frameworks in a process that computes models of some: these, and what keepers import before they fork."""
+    preloaded = {name for name in installed() if frameworks()[name].is_preloaded}
+    return [one for name, one in frameworks().items() if name in preloaded or name in names]
 
 
 def require_installed(name: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from cerebro_db.configs.architectures import architecture, freezing, members
 from cerebro_db.configs.architectures.limits import ArchitectureLimits, check_tree
+from cerebro_db.configs.architectures.memory import Footprint
 from cerebro_db.configs.arguments import Argument
 from cerebro_db.configs.frameworks import Config
 from cerebro_db.configs.functions.optimizers import ARGUMENT_ALIASES, DECAY, OPTIMIZERS
@@ -31,6 +32,7 @@ class TensorFlow:
     compiles = True
     has_layers = True
     formats = (Format.KERAS, Format.ONNX, Format.NPZ)
+    footprint = Footprint(base=750, program=20, compiled=60)  # of version 2.21
 
     def owns(self, config: Config) -> bool:
         return "framework" not in config

@@ -7,6 +7,7 @@ import zipfile
 from typing import Any
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits, refuse
+from cerebro_db.configs.architectures.memory import Footprint
 from cerebro_db.configs.arguments import Argument, nearest
 from cerebro_db.configs.frameworks import Config
 from cerebro_db.configs.frameworks.torch import losses, optimizers
@@ -48,6 +49,9 @@ class PyTorch:
     compiles = False
     has_layers = False
     formats = (Format.PT2, Format.SAFETENSORS, Format.NPZ)
+    footprint = Footprint(
+        base=450, program=5, compiled=5
+    )  # of version 2.14, with the libraries of CUDA
 
     def owns(self, config: Config) -> bool:
         return config.get("framework") == self.name

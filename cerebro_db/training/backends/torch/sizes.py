@@ -101,7 +101,9 @@ class Measured:
         parameters = sum(math.prod(one.shape) for one in self.net.entries)
         self.size = ModelSize(parameters, self._each_row, self._largest, self._fixed)
         if memory_mb is not None:
-            load = Load(None, optimizer="", compiled=False, **self.size._asdict())
+            load = Load(
+                None, optimizer="", compiled=False, framework="torch", **self.size._asdict()
+            )
             check_worker_memory(worker_memory([load], 0, 0), memory_mb, "a model")
 
     def facts(self) -> ArchitectureFacts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits, refuse
+from cerebro_db.configs.architectures.memory import Footprint
 from cerebro_db.configs.frameworks import Config
 from cerebro_db.configs.grids.parameters import CompileParams, parse_compile_params
 from cerebro_db.configs.names import Format
@@ -19,6 +20,7 @@ class Linear:
     compiles = False
     has_layers = False
     formats = (Format.NPZ,)
+    footprint = Footprint(base=30, program=1, compiled=1)
 
     def owns(self, config: Config) -> bool:
         return config.get("framework") == self.name
