@@ -207,7 +207,7 @@ def test_a_number_by_time_as_a_job(trips: Any) -> None:
 def test_a_class_that_only_later_rows_have_is_left_out_of_validation(trips: Any) -> None:
     trips.run(
         "CREATE TABLE seasons AS SELECT i AS id, i % 2 AS wet, date '2026-01-01' + i AS day, "
-        "CASE WHEN i > 190 THEN 'snow' WHEN i % 2 = 1 THEN 'rain' ELSE 'sun' END AS sky FROM generate_series(1, 200) AS i"
+        "CASE WHEN i > 190 THEN 'snow' WHEN i = 5 THEN NULL WHEN i % 2 = 1 THEN 'rain' ELSE 'sun' END AS sky FROM generate_series(1, 200) AS i"
     )
     trips.connection.notices.clear()
     call = "cerebro_automl('seasons', 'seasons', 'sky', max_seconds := 600, max_configs := 1, max_epochs := 1"
@@ -296,6 +296,7 @@ def test_a_budget_that_is_too_short_says_what_is_enough(trips: Any) -> None:
         ("'trips', 'm', 'came', group_column := 'came'", "22023", "which is the target"),
         ("'trips', 'm', 'came', validation_share := 0.9", "22023", "validation_share: got 0.9"),
         ("'trips', 'm', 'came', validation_share := 0.5, holdout_share := 0.4", "22023", "holdout_share: got 0.4"),
+        ("'trips', 'm', 'came', holdout_share := 0.002", "22023", "holdout_share: got 0.002; allowed: 0, or 0.003 to 0.5"),
         ("'trips', 'm', 'came', excluded := 'km, no'", "42703", "excluded: got 'no'"),
         ("'trips_to_come', 'm', 'cost', excluded := 'km, way, day, driver, id'", "22000", "no column"),
         ("'trips_to_come', 'm', 'came'", "22000", "0 rows whose 'came' is not NULL"),

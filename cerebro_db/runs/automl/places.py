@@ -27,7 +27,7 @@ SAMPLE, IMPORTANCE, RELIABILITY, THRESHOLD = "_sample", "_importance", "_reliabi
 _THERE = """
 SELECT c.relname::text, c.relkind::text
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
- WHERE n.nspname = %s AND c.relname = ANY (%s::name[]) ORDER BY c.relkind <> 'v', c.relname
+ WHERE n.nspname = %s AND c.relname = ANY (%s::name[])
 """
 
 
@@ -47,18 +47,19 @@ class Places:
 
     @property
     def suffixes(self) -> list[str]:
-        """Endings of the names of all tables that a call may make."""
+        """Endings of the names of all tables that a call may make; views come before those that they read."""
         packed = [f"{one}{more}" for one in (PACKED_TRAIN, PACKED_TEST) for more in PACKED.suffixes]
         models = [f"{one}{more}" for one in ("", FIRST) for more in MODELS.suffixes]
         return [
-            ROWS, TRAIN, TEST, REST, HOLDOUT, NETS, SCORES, HOLDOUT_SCORES, SAMPLE, IMPORTANCE, RELIABILITY, THRESHOLD,
+            SAMPLE, HOLDOUT, TEST, TRAIN, ROWS, REST, NETS, SCORES, HOLDOUT_SCORES, IMPORTANCE, RELIABILITY, THRESHOLD,
             *packed, *models,
         ]  # fmt: skip
 
     def there(self, session: Session) -> list[tuple[str, str]]:
-        """Names and kinds of the tables and views that are there; views first."""
+        """Names and kinds of the tables and views that are there, in an order in which they can be dropped."""
         names = [self.base.suffixed(suffix).name for suffix in self.suffixes]
-        return session.run(_THERE, (self.base.schema, names))
+        found = session.run(_THERE, (self.base.schema, names))
+        return sorted(found, key=lambda row: names.index(row[0]))
 
     def drop(self, session: Session) -> None:
         """Drop all of them.
