@@ -409,6 +409,18 @@ def test_an_administrator_reads_no_model_but_may_remove_it(
     dave.rows(f"SELECT cerebro_drop_model('{owner}.unwanted')", ())
 
 
+def test_statements_of_another_role_are_made_by_nobody(
+    root: Person, alice: Person, digits: str, untouched: None
+) -> None:
+    """A superuser may use every model; what its owner has kept as its steps would have her rights."""
+    owner = alice.name.replace("'", "''").replace("%", "%%")
+    error = root.refused(
+        f"SELECT cerebro.cerebro_replay_automl('model:{owner}.digits', 'stolen')", ()
+    )
+    assert error.pgcode == DENIED, str(error)
+    assert "a version of another role; allowed: your own" in str(error)
+
+
 def insertions(model_id: int) -> list[str]:
     """What someone may try to put into a model, or to change of it."""
     return [

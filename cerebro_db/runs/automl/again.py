@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import ModelReference, model_name, model_reference
 from cerebro_db.core.model_reports import ModelReport, Step
-from cerebro_db.errors import DuplicateTable, InvalidArgument, InvalidData
+from cerebro_db.errors import DuplicateTable, InvalidArgument, InvalidData, NotPermitted
 from cerebro_db.models.registry import describe
 from cerebro_db.postgres.calls.host import JobHost, control_session
 from cerebro_db.postgres.catalog.registry import Registry
@@ -58,6 +58,7 @@ def replay(host: JobHost, request: ReplayAutomlRequest) -> int:
 
     Raises:
         UndefinedModel, UndefinedRun: the caller has no such version, or its run is gone.
+        NotPermitted: it is another role's, whose statements would be made with the rights of the caller.
         InvalidArgument: no call of cerebro_automl has made it.
         InvalidData: the weights differ; nothing is left of the call.
     """
@@ -83,7 +84,9 @@ def replay(host: JobHost, request: ReplayAutomlRequest) -> int:
     return version
 
 
-# Parameters: the number of the version.
+# Parameter: the number of the model.
+_IS_MINE = "SELECT m.owner = cerebro._role() FROM cerebro._models m WHERE m.model_id = %s"
+# Parameter: the number of the version.
 _VERSION = """
 SELECT v.run_id, v.mst_key, v.lineage::jsonb ? 'ensemble', v.report::text
   FROM cerebro.registered_versions v WHERE v.version_id = %s
@@ -91,9 +94,15 @@ SELECT v.run_id, v.mst_key, v.lineage::jsonb ? 'ensemble', v.report::text
 
 
 def _made(control: Session, reference: ModelReference) -> Made:
-    found = Registry(control).usable(reference)
-    Registry(control).kept(reference)
+    registry = Registry(control)
+    found = registry.usable(reference)
     exact = reference.at(found.version)
+    ((is_mine,),) = control.run(_IS_MINE, (registry.kept(reference),))
+    if not is_mine:
+        raise NotPermitted(
+            f"model: got {exact}, a version of another role; allowed: your own",
+            hint="its owner can make it again",
+        )
     ((run_id, mst_key, is_mean, text),) = control.run(_VERSION, (found.key,))
     if text is None:
         raise InvalidArgument(
