@@ -34,8 +34,9 @@ _LEAST_SHARE, _LEAST_SCORE, _MOST_CROSSES = 0.01, 6.0, 3
 _LEAST_ROWS = 10
 
 
-# Passes over both columns until their effects are told apart.
+# Passes over both columns until the effect of each is that of itself alone.
 _SWEEPS = 8
+_SAMPLE = "pg_temp.cerebro_crosses"
 # A number that squares do not overflow with; others count as 0.
 _NUMBER = "(CASE WHEN pg_catalog.abs(q.y) < 1e100 THEN q.y ELSE 0 END)::double precision"
 
@@ -180,9 +181,14 @@ class _Reader:
         digits = f"pg_catalog.substr(pg_catalog.md5(ROW({values})::text), 1, 7)"
         drawn = f" AND ('x' || {digits})::bit(28)::integer %% {every} = 0" if every > 1 else ""
         label = f"s.{quote(target.name)}"
-        listed = [f"s.{quote(name)} AS c{place}" for place, name in enumerate(names)]
+        listed = ", ".join(f"s.{quote(name)} AS c{place}" for place, name in enumerate(names))
         self._places = {name: place for place, name in enumerate(names)}
-        self._rows = f"(SELECT {', '.join(listed)}, {label} AS y FROM {read} WHERE {label} IS NOT NULL{drawn}) q"
+        # Once, as each pair reads it.
+        session.run(
+            f"CREATE TEMPORARY TABLE {_SAMPLE} ON COMMIT DROP AS SELECT {listed}, {label} AS y "
+            f"FROM {read} WHERE {label} IS NOT NULL{drawn}{session.anywhere}"
+        )
+        self._rows = f"{_SAMPLE} q"
         self._targets = [_NUMBER] if is_number else self._indicators()
         self._variances = self._measured()
 
