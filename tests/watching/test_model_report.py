@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from markupsafe import escape
 
 from cerebro_db.core.model_reports import Bin, Importance, ModelReport, Step, Threshold
 from cerebro_db.errors import UndefinedModel
@@ -70,8 +71,9 @@ def test_what_was_kept_is_shown() -> None:
     assert len(re.findall(r"<script\b", text)) == 3  # nothing of what users wrote is one
 
 
-def test_a_model_of_which_nothing_was_kept_is_told_by_its_description() -> None:
+def test_a_model_of_which_nothing_was_kept_has_its_description() -> None:
     text = rendered([], None, b"", section(ModelReport()))
+    assert f'<p class="faint">{escape(HOSTILE)}</p>' in text
     assert "Importance of the columns" not in text
     assert "How good it is" not in text
     assert "model visits, version 3" in text
