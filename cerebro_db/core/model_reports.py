@@ -64,7 +64,7 @@ class ModelReport(Wire, frozen=True):
         call: arguments by name.
         decisions: what was chosen, and why.
         steps: the statements, in their order.
-        log: what the steps told: seconds since the call began, and a line.
+        log: notices of the steps: seconds since the call began, and a line.
         tables: the table of models; names of all other tables of the call begin with its name.
         runs: the run of the first model, and that of the search if there was one.
         rows: of each part.

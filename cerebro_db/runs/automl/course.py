@@ -42,6 +42,7 @@ from cerebro_db.runs.automl.places import (
 from cerebro_db.runs.automl.reports import kept, report_of
 from cerebro_db.runs.automl.splits import (
     Split,
+    check_holdout,
     shares_of,
     split_of,
     split_statements,
@@ -194,7 +195,7 @@ def _made(
 
 
 def _parts(statements: Statements, places: Places, plan: Plan) -> dict[str, int]:
-    """Rows of each part; those that are in none are told."""
+    """Rows of each part; a NOTICE counts those that are in none."""
     suffixes = {"training": TRAIN, VALIDATION: TEST}
     if plan.split.held:
         suffixes[HELD] = HOLDOUT
@@ -238,6 +239,7 @@ def _planned(control: Session, source: Relation, request: AutomlRequest) -> Plan
                 hint="; ".join(f"{name}: {why}" for name, why in features.left_out.items())[:1000]
                 or "it has no other column",
             )
+        check_holdout(shares, found.known)
         split = split_of(facts, target, task, shares, request.seed, by_time, by_group)
     return Plan(source, found, task, features, split)
 
@@ -303,9 +305,13 @@ def _has_champion(control: Session, reference: ModelReference, plan: Plan) -> bo
 
 # -- what is left of a call that failed -----------------------------------------------
 _LAST_RUN = "SELECT COALESCE(pg_catalog.max(run_id), 0) FROM cerebro.runs"
-_RUNS = (
-    "SELECT run_id FROM cerebro.runs WHERE run_id > %s AND model_output_table = ANY (%s) ORDER BY 1"
-)
+# A version that was registered already keeps its run. Parameters: twice the last run before, the tables of models.
+_RUNS = """
+SELECT run_id FROM cerebro.runs
+ WHERE run_id > %s AND run_id NOT IN (SELECT v.run_id FROM cerebro.registered_versions v WHERE v.run_id > %s)
+   AND model_output_table = ANY (%s)
+ ORDER BY 1
+"""
 
 
 def last_run(control: Session) -> int:
@@ -319,7 +325,7 @@ def take_back(host: JobHost, control: Session, places: Places, before: int) -> N
         control.recover()
         tables = [places[suffix] for suffix in ("", FIRST)]
         with suppress(CerebroError):
-            for (run_id,) in control.run(_RUNS, (before, tables)):
+            for (run_id,) in control.run(_RUNS, (before, before, tables)):
                 _drop_run(host, control, run_id)
         left = drop_quietly(control, places)
     text = f"these tables stay: {', '.join(left)}" if left else "nothing is left of it to resume"

@@ -28,7 +28,7 @@ VALIDATION, HELD = "validation", "holdout"
 _INTERVENTION = "57"
 _LOSS = "loss"
 _SEEN = "the model was chosen on these rows, so others may be worse; holdout_share := 0.1 keeps some that nothing sees"
-# A part of a report is not begun with less; of importances it is not waited for more.
+# Seconds: a part of a report is not begun with less, and importances are of no more rows than take longer.
 _LEAST, _MOST = 0.5, 30.0
 # Rows of a pass over them, by second; repeats of each column, and rows at least and at most.
 _ROWS_A_SECOND, _REPEATS, _FEW_ROWS, _MANY_ROWS = 50_000, 3, 200, 20_000
@@ -65,7 +65,7 @@ class Findings:
         self._model = model
 
     def scores(self, is_held: bool) -> dict[str, Scores]:
-        """The scores of the version on parts of the rows, which are told as what they are.
+        """The scores of the version on parts of the rows, with a NOTICE of what kind of rows each part has.
 
         Args:
             is_held: whether there is a holdout.
@@ -84,14 +84,14 @@ class Findings:
 
     def curves(self, classes: int) -> Any:
         """Confusion and ROC curves on the rows for validation; None of numbers and of very many classes."""
-        if not 2 <= classes <= _MOST_CLASSES or self._clock.spare < _LEAST:
+        if not 2 <= classes <= _MOST_CLASSES or not self._has_time("curves"):
             return None
         model, table = map(value_literal, (self._model, self._places[PACKED_TEST]))
         try:
             found = self._statements.look(
                 f"SELECT cerebro._curves({model}, {table}, NULL)::text", self._clock.spare
             )
-        except StatementFailed as failure:
+        except (OutOfTime, StatementFailed) as failure:
             self._skip("curves", failure)
             return None
         return json.loads(found[0][0])
@@ -135,7 +135,8 @@ class Findings:
         table = PACKED_TEST if rows <= most else SAMPLE
         if table == SAMPLE:
             self._statements.run(
-                f"CREATE VIEW {self._places[SAMPLE]} AS SELECT * FROM {self._places[TEST]} LIMIT {most}"
+                f"CREATE VIEW {self._places[SAMPLE]} AS SELECT * FROM {self._places[TEST]} s "
+                f"ORDER BY pg_catalog.md5(ROW(s.*)::text) LIMIT {most}"
             )
         if not self._may("cerebro_explain", table, IMPORTANCE, repeats=repeats):
             return [], ""
@@ -158,13 +159,21 @@ class Findings:
 
     def _may(self, function: str, suffix: str, output: str, **more: object) -> bool:
         """True if a function was called, in time, that a call can do without."""
-        spare = self._clock.spare
-        return spare >= _LEAST and self._made(function, spare, suffix, output, **more)
+        if not self._has_time(f"cerebro.{function}"):
+            return False
+        return self._made(function, self._clock.spare, suffix, output, **more)
+
+    def _has_time(self, what: str) -> bool:
+        """True if there is time for a part that a call can do without; else a NOTICE says that it is missing."""
+        if self._clock.spare >= _LEAST:
+            return True
+        self._statements.notice(f"report: without {what}: no time is left")
+        return False
 
     def _made(
         self, function: str, seconds: float, suffix: str, output: str, **more: object
     ) -> bool:
-        """True if a function that asks the version about a table has come to its end in so many seconds."""
+        """True if a function of the version and a table has come to its end in so many seconds."""
         call = call_of(
             function,
             model_table=self._model,
@@ -180,9 +189,8 @@ class Findings:
         return True
 
     def _skip(self, what: str, failure: OutOfTime | StatementFailed) -> None:
-        """Tell that a part is missing, unless somebody has ended the call."""
-        ended = isinstance(failure, StatementFailed) and failure.sqlstate.startswith(_INTERVENTION)
-        if ended and self._clock.last > 0 and self._clock.spare > 0:
+        """Send a NOTICE that a part is missing, unless somebody has ended the call."""
+        if isinstance(failure, StatementFailed) and failure.sqlstate.startswith(_INTERVENTION):
             raise failure
         self._statements.notice(f"report: without {what}: {failure.message}")
 

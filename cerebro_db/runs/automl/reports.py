@@ -12,7 +12,7 @@ from cerebro_db.models.registry import describe, keep_report
 from cerebro_db.postgres.sessions.locks import transaction
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.requests.automl import AutomlRequest
-from cerebro_db.runs.automl.findings import Findings, tags_of, text_of
+from cerebro_db.runs.automl.findings import VALIDATION, Findings, tags_of, text_of
 from cerebro_db.runs.automl.statements import Statements
 from cerebro_db.wire import encode
 
@@ -39,7 +39,7 @@ def report_of(
         classes: 0 of a number.
     """
     curves = findings.curves(classes)
-    importances, measure = findings.importances(columns, rows.get("validation", 0))
+    importances, measure = findings.importances(columns, rows.get(VALIDATION, 0))
     bins, error = findings.reliability() if classes else ([], None)
     return ModelReport(
         call={name: value for name, value in structs.asdict(request).items() if value is not None},

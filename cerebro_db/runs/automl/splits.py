@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -72,6 +73,24 @@ def shares_of(validation: float, holdout: float) -> Shares:
             hint="all other rows are trained with",
         )
     return shares
+
+
+def check_holdout(shares: Shares, rows: int) -> None:
+    """Refuse a holdout without rows.
+
+    Args:
+        shares: that a caller wants.
+        rows: that have a target.
+
+    Raises:
+        InvalidArgument: the holdout is less than a row of them.
+    """
+    least = math.ceil(1000 / rows) / 1000
+    if 0 < shares.holdout < least:
+        raise InvalidArgument(
+            f"holdout_share: got {shares.holdout:g}; allowed: 0, or {least:g} to 0.5",
+            hint=f"{rows} rows have a target",
+        )
 
 
 def split_of(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from cerebro_db.configs.messages import duration
 from cerebro_db.core.model_reports import Step
 from cerebro_db.errors import CerebroError
 from cerebro_db.postgres.calls.host import JobHost, control_session
@@ -44,7 +45,7 @@ class Statements:
         clock: of the call.
 
     Attributes:
-        made: those that were made, in their order.
+        made: those that have come to their end, in their order.
         bounded: whether a step is cancelled where the call would take longer than it may.
         log: notices with the seconds since the call began, but for the statements.
     """
@@ -83,29 +84,39 @@ class Statements:
         Raises:
             OutOfTime: it was cancelled, as it would have taken longer.
         """
-        text = step.text
         self.made.append(step)
-        self._host.notice(f"step {len(self.made)}: {text}")
+        self._host.notice(f"step {len(self.made)}: {step.text}")
         if seconds is None and self.bounded:
             seconds = self._clock.left
-        if seconds is None or not math.isfinite(seconds):
-            return self.look(text)
-        began, seconds = time.monotonic(), max(1.0, seconds)
+        limit = None if seconds is None or not math.isfinite(seconds) else max(1.0, seconds)
         try:
-            return self.look(text, seconds)
-        except StatementFailed as failure:
-            if failure.sqlstate == _CANCELLED and time.monotonic() - began >= seconds:
-                self.made.pop()
-                raise OutOfTime(f"it was cancelled after {seconds:.0f} s") from None
+            return self.look(step.text, limit)
+        except (OutOfTime, StatementFailed):
+            self.made.pop()
             raise
 
     def look(self, text: str, seconds: float | None = None) -> list[tuple[Any, ...]]:
-        """Make a statement that is no step of the call."""
-        with self._passing_notices(), transaction(self._session):
-            use_settings(self._session, self._host)
-            if seconds is not None:
-                self._session.run(_LIMIT, (str(max(1, int(1000 * seconds))),))
-            return self._session.run(text.replace("%", "%%"))
+        """Make a statement that is no step of the call.
+
+        Args:
+            text: SQL.
+            seconds: that it may take; None for any time.
+
+        Raises:
+            OutOfTime: it was cancelled, as it would have taken longer.
+        """
+        began = time.monotonic()
+        try:
+            with self._passing_notices(), transaction(self._session):
+                use_settings(self._session, self._host)
+                if seconds is not None:
+                    self._session.run(_LIMIT, (str(math.ceil(1000 * seconds)),))
+                return self._session.run(text.replace("%", "%%"))
+        except StatementFailed as failure:
+            is_late = seconds is not None and time.monotonic() - began >= seconds
+            if failure.sqlstate == _CANCELLED and is_late:
+                raise OutOfTime(f"it was cancelled after {duration(seconds)}") from None
+            raise
 
     @contextmanager
     def _passing_notices(self) -> Iterator[None]:

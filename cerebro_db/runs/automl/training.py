@@ -144,7 +144,7 @@ class Training:
             independent_varname=None,
             training_table=places[PACKED_TRAIN],
         )
-        # What the end asks of a model takes about as long, and on a slow machine longer.
+        # Measuring a model at the end takes about as long, and on a slow machine longer.
         packing = self._clock.elapsed - began
         self._clock.kept = 2 * packing + _SHARE_OF_REPORTING * self._clock.seconds
         if held:
@@ -237,7 +237,7 @@ class Training:
                 validation_table=self._places[PACKED_TEST],
                 name=f"automl {model}, first",
                 seed=seed,
-                max_seconds=round(seconds, 1),
+                max_seconds=max(0.1, round(seconds, 1)),
             )
         found = self._best(run_id)
         if found is None:
