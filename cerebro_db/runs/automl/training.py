@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -168,12 +169,9 @@ class Training:
         self._statements.notice(
             f"a first model after {duration(self._clock.elapsed)}: {self._task.objective} {first.value:.4f}"
         )
-        seconds = self._seconds_left()
-        if seconds < _LEAST_SEARCH:
+        if self._seconds_left() < _LEAST_SEARCH or not self._loaded(design.nets[1:]):
             self._statements.notice("no time is left to search for a better model")
             return first.run_id, None
-        for net in design.nets[1:]:
-            self._load(net)
         search = designs.search_of(
             design, self._seconds_left(), self._epoch_seconds(first.run_id), workers, most_configs
         )
@@ -215,6 +213,15 @@ class Training:
             f"SELECT cerebro.cerebro_load_model({value_literal(self._places[NETS])}, {made}, "
             f"packed_table := {value_literal(packed)}, name := {value_literal(net.name)})"
         )
+
+    def _loaded(self, nets: Sequence[Net]) -> bool:
+        """True if nets came into the table of architectures in time."""
+        try:
+            for net in nets:
+                self._load(net)
+        except OutOfTime:
+            return False
+        return True
 
     def _first(self, design: Design, model: str, seed: int) -> Best:
         """A model of the smallest net.
