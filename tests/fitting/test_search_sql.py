@@ -239,14 +239,20 @@ def test_a_search_of_which_nothing_is_left(bench: Any, search: Search) -> None:
 
 
 def test_a_search_is_made_again_by_its_decisions(bench: Any, search: Search) -> None:
-    """One that took results as they came, and chose a best configuration, which the other leaves alone."""
+    """One that took results as they came, and chose a best configuration, which the other leaves alone.
+
+    The packed tables may be named anew.
+    """
     name, run_id = search(
         automl_method="asha", automl_params="num_configs=6, R=4, eta=2", deterministic=False,
         model_selection_table="chosen_once",
     )  # fmt: skip
     again = bench.value(
-        "SELECT cerebro_replay(%s, 'repeated', 'again', num_workers := 1)", (run_id,)
+        "SELECT cerebro_replay(%s, 'repeated', 'again', num_workers := 1, source_table := 'packed', validation_table := 'val')",
+        (run_id,),
     )
+    tables = "SELECT source_table, validation_table FROM cerebro.runs WHERE run_id = %s"
+    assert bench.row(tables, (again,)) == bench.row(tables, (run_id,))
     weights = "SELECT mst_key, md5(model_weights) FROM {} ORDER BY 1"
     assert bench.fetch(weights.format("repeated")) == bench.fetch(weights.format(name))
     decided = "SELECT number, mst_key, action, epochs FROM cerebro.decisions WHERE run_id = %s ORDER BY 1, 2"
@@ -313,6 +319,11 @@ def test_a_finished_search_goes_on_with_more(bench: Any, search: Search) -> None
         ("cerebro_replay({run}, 'other', repeat('x', 1001))", "22023", "name: got a text"),
         ("cerebro_replay({run}, 'other', NULL, repeat('x', 10001))", "22023", "description: got a"),
         ("cerebro_replay({run}, 'other', num_workers := 0)", "22023", "num_workers: got 0"),
+        (
+            "cerebro_replay({run}, 'other', source_table := 'packed')",
+            "22023",
+            "source_table: got one in the place of a table of run .*; allowed: source_table and validation_table",
+        ),
     ],
 )
 def test_bad_arguments_for_what_is_done_again(

@@ -66,8 +66,11 @@ def replay(
             before.spec, name=request.name, description=request.description, warm_start=False
         )
         if request.source_table is not None:
+            validation = None if request.validation_table is None else before.validation
             spec = structs.replace(
-                spec, source_table=request.source_table, validation_table=request.validation_table
+                spec,
+                source_table=str(before.packed.relation.name),
+                validation_table=None if validation is None else str(validation.relation.name),
             )
         if spec.search is None:
             check_enough(chosen, request.num_workers, before.packed)
@@ -105,15 +108,29 @@ def _over_others(session: Session, run: StoredRun, request: ReplayRequest) -> St
     """The run over packed tables in the place of its own.
 
     Raises:
-        InvalidArgument: they have other partitions than those of the run had.
+        InvalidArgument: they have other partitions, or other folds, than those of the run had.
     """
     source = load_packed(session, request.source_table, "source_table")
+    _check_folds(run, source)
     marks: dict[str, Any] = {"source": PackedMark(source.relation.oid, RESTORED)}
     if request.validation_table is not None:
         validation = load_packed(session, request.validation_table, "validation_table")
         marks["validation"] = PackedMark(validation.relation.oid, RESTORED)
     _check_partitions(session, run, source)
     return replace(run, tables=replace(run.tables, **marks))
+
+
+def _check_folds(run: StoredRun, packed: PackedTable) -> None:
+    folds = run.spec.folds
+    if folds is not None and folds.kind != packed.fold_kind:
+        got, wanted = (
+            "NULL" if one is None else repr(one) for one in (packed.fold_kind, folds.kind)
+        )
+        raise InvalidArgument(
+            f"source_table: got {packed.relation.name}, whose fold_kind is {got}; allowed: {wanted}, as that of run "
+            f"{run.run_id}",
+            hint="pack it with fold_kind and fold_column as before",
+        )
 
 
 def _check_partitions(session: Session, run: StoredRun, packed: PackedTable) -> None:
