@@ -67,11 +67,11 @@ def program_key(
     penalties = (params.l1 is not None, params.l2 is not None, params.dropout)
     several = repr((params.losses, params.loss_weights))
     loss = (params.loss.name, repr(params.loss.arguments), several)
-    weighted = fit.class_weight is not None
+    rows = (fit.class_weight is not None, fit.mixup is not None)
     optimizer = (params.optimizer.name, params.optimizer.schedule, params.optimizer.parts)
     layers = (architecture.id, params.freeze, params.dtype_policy, params.loss_per_member)
     size = fit.batch_size if jit else None
-    return (layers, optimizer, loss, penalties, weighted, size, params.param_groups)
+    return (layers, optimizer, loss, penalties, rows, size, params.param_groups)
 
 
 @dataclass(frozen=True)

@@ -77,12 +77,12 @@ def read_fold_rows(session: Session, packed: PackedTable, folds: Folds) -> FoldR
     import numpy as np
 
     sql = (
-        f"SELECT p.{FOLD_NUMBERS} FROM {packed.relation.name.sql} p WHERE p.partition_key = %s "
+        f"SELECT p.{FOLD_NUMBERS}::bytea FROM {packed.relation.name.sql} p WHERE p.partition_key = %s "
         "ORDER BY p.buffer_id"
     )
     found: dict[int, np.ndarray] = {}
     for one in packed.partitions:
-        data = b"".join(bytes(each) for (each,) in session.run(sql, (one.partition_key,)))
+        data = b"".join(bytes(each or b"") for (each,) in session.run(sql, (one.partition_key,)))
         if len(data) != 4 * one.rows:
             raise InvalidData(
                 f"{packed.relation.name}: got {len(data)} bytes of {FOLD_NUMBERS} for the {one.rows} rows of partition "
