@@ -30,6 +30,7 @@ from cerebro_db.models.fit_checks import target_facts, with_counts
 from cerebro_db.postgres.calls.settings import everywhere
 from cerebro_db.postgres.catalog.records import copy_rounds, decisions_of
 from cerebro_db.postgres.catalog.runs import (
+    RESTORED,
     Catalog,
     ConfigurationRow,
     PackedMark,
@@ -210,10 +211,6 @@ def check_unchanged(
     _check_print(session, packed, run.tables.source, "source_table")
     if validation is not None and run.tables.validation is not None:
         _check_print(session, validation, run.tables.validation, "validation_table")
-
-
-# In the place of fingerprints where a dump was restored: it has the rows that the run had, with numbers of their own.
-RESTORED = "restored"
 
 
 def _check_print(session: Session, packed: PackedTable, mark: PackedMark, role: str) -> None:

@@ -13,7 +13,7 @@ from cerebro_db.errors import InvalidArgument, InvalidData, NotSupported, Undefi
 from cerebro_db.executors.fold_rows import FoldRows, read_fold_rows
 from cerebro_db.models.trained import ROLE, ModelTable, load_model_table
 from cerebro_db.postgres.calls.host import JobHost, control_session
-from cerebro_db.postgres.catalog.runs import Catalog
+from cerebro_db.postgres.catalog.runs import RESTORED, Catalog
 from cerebro_db.postgres.dialects.segments.prediction import SegmentPrediction
 from cerebro_db.postgres.dialects.statements.sources import Piece
 from cerebro_db.postgres.names import QualifiedName
@@ -27,7 +27,6 @@ from cerebro_db.scoring.prediction_models import Ensemble, models_of_table, show
 from cerebro_db.scoring.prediction_source import Buffers
 
 _HINT = "folds of cerebro.cerebro_fit_multiple makes such tables; cerebro.folds shows their configurations"
-_RESTORED = "restored"  # of a run of a database that was restored: its numbers are others
 
 
 class FoldsJob(PredictionJob):
@@ -119,7 +118,7 @@ def _source(session: Session, table: ModelTable) -> PackedTable:
         before = Catalog(session).run(run_id).tables.source.fingerprint
     except UndefinedRun:  # it was dropped, and nobody knows
         return packed
-    if before not in (_RESTORED, packed_fingerprint(session, packed, before)):
+    if before not in (RESTORED, packed_fingerprint(session, packed, before)):
         raise InvalidData(
             f"source_table: {packed.relation.name} has been changed since the run began, so that nobody knows which "
             "rows a model has seen",

@@ -33,6 +33,10 @@ RUN_TABLES = (
 _Value = TypeVar("_Value")
 
 
+# In the place of fingerprints where a dump was restored: it has the rows that the run had, with numbers of their own.
+RESTORED = "restored"
+
+
 class PackedMark(NamedTuple):
     """A packed table and what is in it, as a run has found it.
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import ModelReference, model_name, model_reference
 from cerebro_db.core.model_reports import ModelReport, Step
 from cerebro_db.errors import DuplicateTable, InvalidArgument, InvalidData, NotPermitted
@@ -17,7 +16,7 @@ from cerebro_db.postgres.catalog.runs import Catalog
 from cerebro_db.postgres.sessions.locks import transaction
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.requests.automl import ReplayAutomlRequest
-from cerebro_db.runs.automl.course import last_run, take_back
+from cerebro_db.runs.automl.course import check_without_owner, last_run, take_back
 from cerebro_db.runs.automl.places import FIRST, PACKED_TEST, PACKED_TRAIN, Places, places_of
 from cerebro_db.runs.automl.statements import Clock, Statements, statements_of
 from cerebro_db.wire import decode_stored
@@ -63,11 +62,7 @@ def replay(host: JobHost, request: ReplayAutomlRequest) -> int:
         InvalidData: the weights differ; nothing is left of the call.
     """
     name = model_name(request.name, "name")
-    if name.owner is not None:
-        raise InvalidArgument(
-            f"name: got {shown(request.name)}; allowed: a name without owner, as a model belongs to the role that "
-            "registers it"
-        )
+    check_without_owner(name, "name")
     with control_session(host.pool, host.search_path) as control:
         made = _made(control, model_reference(request.model, "model"))
         Catalog(control).run(made.run_id)

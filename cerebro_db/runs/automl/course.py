@@ -266,17 +266,22 @@ def _check_split(
             )
 
 
+def check_without_owner(reference: ModelReference, role: str) -> None:
+    """Refuse the name of a model that somebody else would have to register."""
+    if reference.owner is not None:
+        raise InvalidArgument(
+            f"{role}: got {shown(str(reference))}; allowed: a name without owner, as a model belongs to the role that "
+            "registers it"
+        )
+
+
 def _has_champion(control: Session, reference: ModelReference, plan: Plan) -> bool:
     """True if there is a champion that a new model can be compared with.
 
     Raises:
         InvalidArgument: it is somebody else's, or its champion tells something else.
     """
-    if reference.owner is not None:
-        raise InvalidArgument(
-            f"model: got {shown(str(reference))}; allowed: a name without owner, as a model belongs to the role that "
-            "registers it"
-        )
+    check_without_owner(reference, "model")
     try:
         champion = registered(control, ModelReference(None, reference.name, CHAMPION))
     except UndefinedModel:

@@ -22,10 +22,15 @@ from cerebro_db.runs.automl.places import (
     THRESHOLD,
     Places,
 )
-from cerebro_db.runs.automl.statements import Clock, OutOfTime, Statements, call_of
+from cerebro_db.runs.automl.statements import (
+    Clock,
+    OutOfTime,
+    Statements,
+    call_of,
+    is_intervention,
+)
 
 VALIDATION, HELD = "validation", "holdout"
-_INTERVENTION = "57"
 _LOSS = "loss"
 _SEEN = "the model was chosen on these rows, so others may be worse; holdout_share := 0.1 keeps some that nothing sees"
 # Seconds: a part of a report is not begun with less, and importances are of no more rows than take longer.
@@ -190,7 +195,7 @@ class Findings:
 
     def _skip(self, what: str, failure: OutOfTime | StatementFailed) -> None:
         """Send a NOTICE that a part is missing, unless somebody has ended the call."""
-        if isinstance(failure, StatementFailed) and failure.sqlstate.startswith(_INTERVENTION):
+        if is_intervention(failure):
             raise failure
         self._statements.notice(f"report: without {what}: {failure.message}")
 

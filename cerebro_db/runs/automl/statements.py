@@ -27,13 +27,18 @@ def call_of(function: str, **given: Any) -> str:
 
 # Parameter: milliseconds.
 _LIMIT = "SELECT pg_catalog.set_config('statement_timeout', %s, true)"
-_CANCELLED = "57014"
+_CANCELLED, _INTERVENTION = "57014", "57"
 
 
 class OutOfTime(CerebroError):
     """A step would have taken longer than there is time."""
 
     sqlstate = _CANCELLED
+
+
+def is_intervention(failure: CerebroError) -> bool:
+    """True where somebody has ended a statement, and not the time that it may take."""
+    return isinstance(failure, StatementFailed) and failure.sqlstate.startswith(_INTERVENTION)
 
 
 class Statements:

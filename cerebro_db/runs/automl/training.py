@@ -28,7 +28,13 @@ from cerebro_db.runs.automl.places import (
     TRAIN,
     Places,
 )
-from cerebro_db.runs.automl.statements import Clock, OutOfTime, Statements, call_of
+from cerebro_db.runs.automl.statements import (
+    Clock,
+    OutOfTime,
+    Statements,
+    call_of,
+    is_intervention,
+)
 from cerebro_db.runs.automl.tasks import METRICS, NUMBER, TargetFacts, Task
 
 # Seconds that are kept back for the end: the comparison with the champion, the registration.
@@ -42,7 +48,6 @@ _MEASURES = ("accuracy", "auc", "rmse", "mae")
 _MOST_COLUMNS, _FEW, _MANY = 200, "auto", "robust"
 # A search that would have less is not begun.
 _LEAST_SEARCH = 2.0
-_INTERVENTION = "57"
 
 
 class Best(NamedTuple):
@@ -198,7 +203,7 @@ class Training:
             seconds = self._clock.last
             version: int | None = self._statements.call_within(seconds, "cerebro_ensemble", given)
         except (OutOfTime, StatementFailed) as failure:
-            if isinstance(failure, StatementFailed) and failure.sqlstate.startswith(_INTERVENTION):
+            if is_intervention(failure):
                 raise
             self._statements.notice(f"there is no ensemble: {failure.message}")
             return None
@@ -276,7 +281,7 @@ class Training:
             self._statements.notice(f"the search has come to no end: {error.message}")
             return None
         except StatementFailed as failure:
-            if failure.sqlstate.startswith(_INTERVENTION):
+            if is_intervention(failure):
                 raise
             self._statements.notice(f"the search has failed: {failure.message}")
             return None

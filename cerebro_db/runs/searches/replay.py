@@ -12,7 +12,7 @@ from cerebro_db.decide.strategies import DEFAULT, STRATEGIES, listed
 from cerebro_db.errors import InvalidArgument, NotPermitted, WrongRunStatus
 from cerebro_db.postgres.calls.host import control_session
 from cerebro_db.postgres.catalog.records import decisions_of
-from cerebro_db.postgres.catalog.runs import Catalog, PackedMark, StoredRun
+from cerebro_db.postgres.catalog.runs import RESTORED, Catalog, PackedMark, StoredRun
 from cerebro_db.postgres.dialects.choice import PostgreSQL
 from cerebro_db.postgres.sessions.pool import SessionPool
 from cerebro_db.postgres.sessions.session import Session
@@ -23,7 +23,7 @@ from cerebro_db.requests.searching import ReplayRequest
 from cerebro_db.runs.attempt import Limits
 from cerebro_db.runs.driver import FIXED, Drive, no_notice
 from cerebro_db.runs.setup import RunSetup
-from cerebro_db.runs.stored import RESTORED, load_setup
+from cerebro_db.runs.stored import load_setup
 from cerebro_db.runs.strategy_checks import check_enough, check_strategy
 
 
