@@ -12,8 +12,10 @@ from cerebro_db.postgres.names import QualifiedName
 from cerebro_db.requests.searching import SearchRequest
 from cerebro_db.runs.automl.design import compile_grid, design_of, fit_grid, search_of
 from cerebro_db.runs.automl.features import ColumnFacts, features_of
+from cerebro_db.runs.automl.findings import Findings
 from cerebro_db.runs.automl.places import Places
 from cerebro_db.runs.automl.splits import Split, split_statements
+from cerebro_db.runs.automl.statements import Clock
 from cerebro_db.runs.automl.tasks import TargetFacts, Task, task_of
 
 TYPES = {
@@ -199,3 +201,26 @@ def test_parts_by_time_have_no_row_in_common() -> None:
         "WHERE s.day OPERATOR(pg_catalog.>=) '2026-01-01' "
         "AND EXISTS (SELECT 1 FROM public.out_train t WHERE t.y = s.y)"
     )
+
+
+class Notices:
+    """Statements of a call that has no time for any."""
+
+    def __init__(self) -> None:
+        self.listed: list[str] = []
+
+    def notice(self, message: str) -> None:
+        self.listed.append(message)
+
+
+def test_a_notice_names_each_part_of_a_report_that_there_is_no_time_for() -> None:
+    notices: Any = Notices()
+    over = Clock(-10.0)
+    found = Findings(notices, Places(QualifiedName("public", "out")), over, "model:m:1")
+    assert (found.curves(2), found.threshold(2), found.reliability()) == (None, None, ([], None))
+    assert found.importances(3, 100) == ([], "")
+    parts = ("curves", "cerebro.cerebro_threshold", "cerebro.cerebro_reliability")
+    assert notices.listed[:3] == [f"report: without {part}: no time is left" for part in parts]
+    assert "no time for the importance of 3 columns" in notices.listed[3]
+    assert (found.curves(0), found.threshold(0)) == (None, None)  # of numbers there are none
+    assert len(notices.listed) == 4
