@@ -16,7 +16,12 @@ from cerebro_db.postgres.catalog.runs import Catalog
 from cerebro_db.postgres.sessions.locks import transaction
 from cerebro_db.postgres.sessions.session import Session
 from cerebro_db.requests.automl import ReplayAutomlRequest
-from cerebro_db.runs.automl.course import check_without_owner, last_run, take_back
+from cerebro_db.runs.automl.course import (
+    check_without_owner,
+    drop_tables,
+    last_run,
+    take_back,
+)
 from cerebro_db.runs.automl.places import FIRST, PACKED_TEST, PACKED_TRAIN, Places, places_of
 from cerebro_db.runs.automl.statements import Clock, Statements, statements_of
 from cerebro_db.wire import decode_stored
@@ -74,7 +79,7 @@ def replay(host: JobHost, request: ReplayAutomlRequest) -> int:
         except BaseException:
             take_back(host, control, places, before)
             raise
-        places.drop(control)
+        drop_tables(host, control, places)
     host.notice(f"{name.at(version)} has the weights of {made.reference} to the bit")
     return version
 

@@ -136,7 +136,7 @@ def automl(host: JobHost, request: AutomlRequest) -> int | None:
             take_back(host, control, places, before)
             raise
         if request.output_table is None:
-            places.drop(control)
+            drop_tables(host, control, places)
         return version
 
 
@@ -308,7 +308,13 @@ def _has_champion(control: Session, reference: ModelReference, plan: Plan) -> bo
     return True
 
 
-# -- what is left of a call that failed -----------------------------------------------
+# -- what is left of a call -------------------------------------------------------------
+def drop_tables(host: JobHost, control: Session, places: Places) -> None:
+    """Drop the tables of a call that has made what it shall; a NOTICE names those that something else needs."""
+    if left := drop_quietly(control, places):
+        host.notice(f"these tables stay: {', '.join(left)}")
+
+
 _LAST_RUN = "SELECT COALESCE(pg_catalog.max(run_id), 0) FROM cerebro.runs"
 # A version that was registered already keeps its run. Parameters: twice the last run before, the tables of models.
 _RUNS = """

@@ -113,7 +113,7 @@ def _held(session: Session, places: Places) -> bool:
 
 
 def drop_quietly(session: Session, places: Places) -> Sequence[str]:
-    """Drop the tables of a call that failed; returns the names of what stays."""
+    """Drop the tables of a call; returns the names of what stays."""
     with suppress(CerebroError):
         places.drop(session)
     with suppress(CerebroError):
