@@ -214,17 +214,22 @@ class TrainerLost(CerebroError):
 
 
 class TrainerBound(CerebroError):
-    """A trainer has given itself a limit that is now wider, and has to be replaced.
+    """A trainer has given itself a limit that is now wider, or has more than is allowed now, and has to be replaced.
 
     Args:
         setting: which of its limits.
+        has_more: whether it has more than that already.
     """
 
     sqlstate = "YC003"
     advice = "call the function again"
 
-    def __init__(self, setting: str) -> None:
-        super().__init__(f"the trainer began with a narrower {setting} than is set now")
+    def __init__(self, setting: str, has_more: bool = False) -> None:
+        super().__init__(
+            f"the trainer has more than the {setting} that is set now"
+            if has_more
+            else f"the trainer began with a narrower {setting} than is set now"
+        )
 
 
 class PeerLost(CerebroError):

@@ -11,7 +11,7 @@ from cerebro_db.configs.settings import Settings, processors
 from cerebro_db.errors import InvalidArgument, TrainerBound
 from cerebro_db.relay.machine import cores, memory_mb
 from cerebro_db.server import network
-from cerebro_db.training.environment import configured
+from cerebro_db.training.environment import allocated, configured
 
 # Native code may end the process where it gets no memory for something small, such as a library that
 # is loaded: the estimate refuses what does not fit into less.
@@ -57,7 +57,7 @@ def limit_memory(settings: Settings) -> int:
     in the process can raise it again.
 
     Raises:
-        TrainerBound: there is a narrower bound already.
+        TrainerBound: there is a narrower bound already, or the process has more than that from calls before.
     """
     limit = worker_limit_mb(settings.max_worker_mb, memory_mb(), _CORES)
     most = max(limit, _LEAST_MB) * 2**20
@@ -66,6 +66,9 @@ def limit_memory(settings: Settings) -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY and most > hard:
         raise TrainerBound("max_worker_mb")
+    was_bound = hard not in (resource.RLIM_INFINITY, _MEMORY)
+    if was_bound and allocated() > most:  # by calls before; a new process has less
+        raise TrainerBound("max_worker_mb", has_more=True)
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     return limit
 

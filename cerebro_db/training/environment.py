@@ -18,6 +18,7 @@ from cerebro_db.training import backends, devices
 _RESET_PEAK = Path("/proc/self/clear_refs")
 _STATUS = Path("/proc/self/status")
 _CPUINFO = Path("/proc/cpuinfo")
+_DATA = re.compile(rb"^VmData:\s+(\d+) kB$", re.MULTILINE)
 _PEAK = re.compile(rb"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 _FIELD = re.compile(r"^([^\t:\n]+?)\s*:[ \t]*(.*)$", re.MULTILINE)
 # Of /proc/cpuinfo. A virtual processor may have a name without a model, and fewer instructions than others of that name.
@@ -42,6 +43,15 @@ def peak_mb() -> int:
         found = None
     kilobytes = found[1] if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(kilobytes) // 1024
+
+
+def allocated() -> int:
+    """Bytes that this process has allocated, as the limit of data counts them; 0 where there is no /proc."""
+    try:
+        found = _DATA.search(_STATUS.read_bytes())
+    except OSError:
+        return 0
+    return int(found[1]) * 1024 if found else 0
 
 
 def processor() -> str:

@@ -52,6 +52,13 @@ tell(lambda: resource.setrlimit(resource.RLIMIT_DATA, (2**31, 2**31)))
 tell(lambda: limits.limit_memory(Settings(max_worker_mb=1200)))
 tell(lambda: limits.limit_memory(Settings(max_worker_mb=1050)))
 """
+NARROWER = r"""
+tell(lambda: limits.limit_memory(Settings(max_worker_mb=2000)))
+taken = bytearray(1100 * 2**20)
+tell(lambda: limits.limit_memory(Settings(max_worker_mb=900)))
+del taken
+tell(lambda: limits.limit_memory(Settings(max_worker_mb=900)))
+"""
 NETWORK = r"""
 def opened(family, kind=socket.SOCK_STREAM):
     with socket.socket(family, kind) as sock:
@@ -138,7 +145,7 @@ else:
 """
 
 
-def told(script: str) -> list[str]:
+def answers(script: str) -> list[str]:
     """What a process tells that has these limits."""
     done = subprocess.run(
         [sys.executable, "-c", ALONE + script], capture_output=True, text=True, check=True
@@ -147,7 +154,7 @@ def told(script: str) -> list[str]:
 
 
 def test_a_tensor_beyond_the_limit_is_an_error_and_the_limit_stays() -> None:
-    first, refused, raised, wider, narrower = told(MEMORY)
+    first, refused, raised, wider, narrower = answers(MEMORY)
     assert first == str(float(2**20))
     assert (
         refused
@@ -158,8 +165,14 @@ def test_a_tensor_beyond_the_limit_is_an_error_and_the_limit_stays() -> None:
     assert narrower == "1050"
 
 
+def test_a_process_that_has_more_than_is_allowed_now_is_replaced() -> None:
+    wide, more, less = answers(NARROWER)
+    assert (wide, less) == ("2000", "900")
+    assert more == "TrainerBound the trainer has more than the max_worker_mb that is set now"
+
+
 def test_no_thread_of_it_opens_a_socket_of_a_network() -> None:
-    refused, families, same, bound, _ = told(NETWORK)
+    refused, families, same, bound, _ = answers(NETWORK)
     assert refused == "True"
     assert families == str(["PermissionError"] * 4 + ["AF_UNIX"])
     assert same == "True"
@@ -167,7 +180,7 @@ def test_no_thread_of_it_opens_a_socket_of_a_network() -> None:
 
 
 def test_who_has_peers_on_other_hosts_opens_tcp_and_nothing_else() -> None:
-    bound, kinds, wider, narrower, none, anew = told(TCP)
+    bound, kinds, wider, narrower, none, anew = answers(TCP)
     assert (bound, narrower) == ("2000", "2000")
     assert kinds == str(["AF_INET"] * 3 + ["AF_UNIX"] + ["PermissionError"] * 6)
     assert wider.startswith("TrainerBound the trainer began with a narrower trainer_network")
@@ -176,7 +189,7 @@ def test_who_has_peers_on_other_hosts_opens_tcp_and_nothing_else() -> None:
 
 
 def test_where_peers_of_other_hosts_come_in_is_reported() -> None:
-    nowhere, there, again = told(PEERS)
+    nowhere, there, again = answers(PEERS)
     assert nowhere.startswith('["peers of other hosts", "no address in 203.0.113.0/24", "setting')
     assert there == '["peers of other hosts", "127.0.0.1 in 127.0.0.0/8", null]'
     assert again.startswith("TrainerBound")  # another trainer tells
