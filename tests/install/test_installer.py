@@ -15,6 +15,7 @@ from reasons import EMBEDDED_ONLY
 from servers import as_role
 
 import cerebro_db
+from cerebro_db.configs import frameworks
 from cerebro_db.errors import CerebroError, InstallationFailed, MissingPrerequisite
 from cerebro_db.install import installer, script, sources
 from cerebro_db.install.connection import rows, transaction
@@ -367,7 +368,8 @@ class TestVerify:
         report = installer.verify(database, Script())
         assert report.version == cerebro_db.__version__
         assert "cerebro_version" in report.functions
-        assert list(report.versions) == ["Python", "numpy", "tensorflow", "keras"]
+        of_torch = ["torch"] if "torch" in frameworks.installed() else []
+        assert list(report.versions) == ["Python", "numpy", "tensorflow", "keras", *of_torch]
 
     def test_missing_function(self, database: str, sql: Any) -> None:
         sql.run("DROP FUNCTION cerebro.cerebro_version()")
