@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
@@ -72,10 +73,8 @@ def _has_mkldnn() -> bool:
 
 
 def versions() -> dict[str, str]:
-    """Version of PyTorch."""
-    import torch
-
-    return {"torch": str(torch.__version__)}
+    """Version of PyTorch, which is not imported for it."""
+    return {"torch": version("torch")}
 
 
 def report_devices() -> None:
