@@ -286,7 +286,8 @@ def decider_of(
 
     if search.replays:
         return Replay(search.replays)
-    decider = SearchDecider(search, lambda row: maker.fault(row, setup.models), made)
+    frameworks = {number: framework_in(one.text) for number, one in setup.models.items()}
+    decider = SearchDecider(search, lambda row: maker.fault(row, setup.models), made, frameworks)
     return Guarded(decider, fault_of(made), functools.partial(_tell_fault, notify))
 
 

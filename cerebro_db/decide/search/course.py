@@ -17,6 +17,7 @@ from typing import Any
 
 from msgspec import structs
 
+from cerebro_db.configs.grids.model_selection import Frameworks
 from cerebro_db.configs.grids.parameters import ConfigurationText
 from cerebro_db.core.decisions import (
     CLONE,
@@ -105,9 +106,10 @@ class Course:
         given_up: trials that the end of the search has stopped, and the epochs whose states they have.
     """
 
-    def __init__(self, spec: SearchSpec, fault: Fault) -> None:
+    def __init__(self, spec: SearchSpec, fault: Fault, frameworks: Frameworks) -> None:
         self.spec, self.fault, self.method = spec, fault, method_of(spec)
-        self.sampler = Distinct(functools.partial(self.method.sampler, spec), spec.space, fault)
+        make = functools.partial(self.method.sampler, spec)
+        self.sampler = Distinct(make, spec.space, fault, frameworks)
         self.ledger = Ledger(spec, self.method)
         self._read = Results(spec)
         self._timeline = Timeline()

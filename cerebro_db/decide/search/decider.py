@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 
 from msgspec import structs
 
+from cerebro_db.configs.grids.model_selection import Frameworks
 from cerebro_db.core.decisions import Decision, Request
 from cerebro_db.core.events import Allowance
 from cerebro_db.core.ports import Outlook
@@ -29,12 +30,19 @@ class SearchDecider:
         spec: of the search.
         fault: tells what cannot be trained.
         stored: decisions that earlier drivers have made.
+        frameworks: of the models, by model_id.
     """
 
     is_open = True
 
-    def __init__(self, spec: SearchSpec, fault: Fault, stored: Sequence[Decision] = ()) -> None:
-        self._course = Course(spec, fault)
+    def __init__(
+        self,
+        spec: SearchSpec,
+        fault: Fault,
+        stored: Sequence[Decision] = (),
+        frameworks: Frameworks | None = None,
+    ) -> None:
+        self._course = Course(spec, fault, frameworks or {})
         self._requests = Requests(self._course)
         self._stored = deque(enumerate(stored, 1))
         # News of the run, when what they lead to was decided last.

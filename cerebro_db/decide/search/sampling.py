@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cerebro_db.configs.frameworks import meaning
+from cerebro_db.configs.grids.model_selection import Frameworks
 from cerebro_db.configs.grids.parameters import (
     ConfigurationText,
     FitParams,
@@ -171,10 +172,17 @@ class Distinct:
         sampler: that proposes, for a space.
         space: to begin with.
         fault: tells what cannot be trained.
+        frameworks: of the models, as what parameters mean depends on it.
     """
 
-    def __init__(self, sampler: Callable[[Explorer], Sampler], space: Space, fault: Fault) -> None:
-        self._make, self._fault = sampler, fault
+    def __init__(
+        self,
+        sampler: Callable[[Explorer], Sampler],
+        space: Space,
+        fault: Fault,
+        frameworks: Frameworks,
+    ) -> None:
+        self._make, self._fault, self._frameworks = sampler, fault, frameworks
         self._seen: set[tuple[int, Hashable, FitParams]] = set()
         self._observations: list[tuple[int, int, Values, bool]] = []
         self._texts: dict[int, ConfigurationText] = {}
@@ -233,7 +241,7 @@ class Distinct:
         """True if a configuration was not there before; notes it."""
         key = (
             row.model_id,
-            meaning(row.compile_params),
+            meaning(row.compile_params, self._frameworks.get(row.model_id)),
             parse_fit_params(row.fit_params),
         )
         if key in self._seen:

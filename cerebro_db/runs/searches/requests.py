@@ -6,7 +6,8 @@ import time
 
 from msgspec import structs
 
-from cerebro_db.configs.grids.model_selection import combine
+from cerebro_db.configs.frameworks import framework_in
+from cerebro_db.configs.grids.model_selection import Frameworks, combine
 from cerebro_db.configs.grids.parameters import changed
 from cerebro_db.configs.messages import check_range
 from cerebro_db.core.decisions import (
@@ -56,10 +57,19 @@ def add(pool: SessionPool, request: AddConfigsRequest) -> list[int]:
     """
     epochs = request.num_iterations
     check_range("num_iterations", epochs, 1, MAX_ITERATIONS)
-    rows = combine(request.model_id_list, request.compile_params_list, request.fit_params_list)
-    added = (AddedRow(one.model_id, one.compile_params, one.fit_params, epochs) for one in rows)
+    lists = request.model_id_list, request.compile_params_list, request.fit_params_list
+    combine(*lists)  # what is wrong in them needs no session
     with control_session(pool, None) as session:
+        rows = combine(*lists, _frameworks(session, request.run_id))
+        added = (AddedRow(one.model_id, one.compile_params, one.fit_params, epochs) for one in rows)
         return list(_ask(session, request.run_id, None, AddTrials(tuple(added))).mst_keys)
+
+
+def _frameworks(session: Session, run_id: int | None) -> Frameworks:
+    """The frameworks of the models of a search."""
+    run, _ = search_of(session, run_id)
+    models = Catalog(session).architectures(run.run_id)
+    return {model_id: framework_in(text) for model_id, text, _, _ in models}
 
 
 def stop(pool: SessionPool, request: StopConfigRequest) -> str:
