@@ -19,6 +19,7 @@ from keras.src.export.tf2onnx_lib import patch_tf2onnx
 
 from cerebro_db.configs.names import Format
 from cerebro_db.errors import InvalidData, MissingLibrary
+from cerebro_db.training import exported_files
 from cerebro_db.training.backends.tensorflow import models
 from cerebro_db.training.backends.tensorflow.calls import alone, assign, listed
 from cerebro_db.training.backends.tensorflow.naming import named_model_variables
@@ -32,8 +33,6 @@ Documents = Mapping[str, str]
 _PLAIN = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.-]*", re.ASCII)
 _CACHES = "XDG_CACHE_HOME"
 _CLOSE = 1e-3  # float32 in another order of sums, through many layers
-# A value of the server ends at 1 GB.
-_MAX_BYTES = 2**30 - 2**20
 
 
 def export(
@@ -53,11 +52,7 @@ def export(
     model = _model(recipe, state)
     tick()
     file = _WRITERS[wanted](model, documents)
-    if len(file) > _MAX_BYTES:
-        raise InvalidData(
-            f"got a model of {len(file)} bytes as {wanted}; at most {_MAX_BYTES} can be handed out",
-            hint="model_weights and model_arch of the model table have the model as well",
-        )
+    exported_files.check_size(file, wanted)
     return file
 
 

@@ -13,13 +13,12 @@ from cerebro_db.configs.aten.writing import written
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import Format
 from cerebro_db.errors import InvalidData, MissingLibrary
+from cerebro_db.training import exported_files
 from cerebro_db.training.backends.torch.nets import net_of
 from cerebro_db.training.recipe import Recipe
 from cerebro_db.training.state import WEIGHTS, State, check_fits, of_model
 
 Documents = Mapping[str, str]
-# A value of the server ends at 1 GB.
-_MAX_BYTES = 2**30 - 2**20
 
 
 def export(
@@ -49,11 +48,7 @@ def export(
         for name in net.described()
     }
     file = write(recipe, arrays, documents)
-    if len(file) > _MAX_BYTES:
-        raise InvalidData(
-            f"got a model of {len(file)} bytes as {wanted}; at most {_MAX_BYTES} can be handed out",
-            hint="model_weights and model_arch of the model table have the model as well",
-        )
+    exported_files.check_size(file, wanted)
     return file
 
 
@@ -80,7 +75,8 @@ def _safetensors_file(recipe: Recipe, model: State, documents: Documents) -> byt
     named = {name.removeprefix(WEIGHTS): array for name, array in model.items()}
     kept = {name: array for name, array in named.items() if name not in held}
     for alias, name in (recipe.architecture.get("shared") or {}).items():
-        kept[alias] = kept[name].copy()
+        if name in kept:
+            kept[alias] = kept[name].copy()
     found: bytes = save(kept, {"format": "pt", **documents})
     return found
 
