@@ -42,7 +42,7 @@ class Framework(Protocol):
         packages: modules that it imports; they are installed by one of ``extras`` of the package.
         extras: of the package, as pip takes them.
         is_preloaded: whether keepers import it before they fork, as it takes seconds; else trainers that need it do.
-        compiles: whether the rule of jit is asked; False where programs are never compiled to machine code.
+        compiles: whether programs may be compiled to machine code, by the rule of jit.
         has_layers: whether layers can be added to its architectures, as calibration and ensembles do.
         formats: in which models are exported.
         footprint: memory that it takes in a process that computes, as measured.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,13 +17,6 @@ from cerebro_db.training.state import State
 _GENERATOR = "others/0/generator"
 # Seed now and seed of the generator: replicas of a configuration get other seeds before they train.
 _SEEDS = "others/1/seeds"
-
-
-class Seeds(NamedTuple):
-    """A seed, and the seed that the generator was made from."""
-
-    now: int
-    made: int
 
 
 def seeded(seed: int) -> torch.Tensor:

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cerebro_db.configs.aten.graph import Architecture, architecture_of
+from cerebro_db.configs.aten.graph import Architecture
 from cerebro_db.configs.aten.operations import ATEN
 from cerebro_db.configs.grids.groups import is_of
 from cerebro_db.configs.grids.parameters import CompileParams
@@ -18,7 +18,7 @@ from cerebro_db.training.recipe import Recipe
 _DROPOUTS = frozenset(
     f"{ATEN}{name}.default"
     for name in ("dropout", "dropout_", "feature_dropout", "feature_dropout_", "alpha_dropout",
-                 "alpha_dropout_", "feature_alpha_dropout")
+                 "alpha_dropout_", "feature_alpha_dropout", "native_dropout")
 )  # fmt: skip
 MIXED = "mixed_bfloat16"
 _POLICIES = (None, "float32", MIXED)
@@ -87,8 +87,3 @@ def trained_names(architecture: Architecture, params: CompileParams) -> list[str
         for one in architecture.parameters
         if one.trainable and not any(is_of(one.name, pattern) for pattern in params.freeze)
     ]
-
-
-def check_trained(config: Mapping[str, Any], params: CompileParams) -> None:
-    """Refuse patterns that fit nothing."""
-    trained_names(architecture_of(config), params)
