@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits, refuse
@@ -30,7 +31,8 @@ _MOST_CONSTANT = _MIB
 _SCHEMA, _ARCHIVE = 8, "0"
 _LONGEST_NAME = 60
 _SAVE = "torch.export.save of PyTorch 2.9 or later writes what can be read"
-_COMPILED = ("aotinductor", ".so", ".cubin", ".ptx")
+_COMPILED = (".so", ".cubin", ".ptx")
+_COMPRESSED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def read(data: bytes, limits: ArchitectureLimits) -> tuple[str, bytes]:
@@ -144,7 +146,8 @@ class _Archive:
 
     def _check_parts(self) -> None:
         for name in self._entries:
-            if any(part in name for part in _COMPILED):
+            inner = name.removeprefix(self.root)
+            if inner.endswith(_COMPILED) or "aotinductor" in inner:
                 refuse(
                     f"got an archive with compiled code, {shown(name)}; allowed: programs", _SAVE
                 )
@@ -163,6 +166,8 @@ class _Archive:
             refuse(
                 f"got {shown(name)} of {entry.file_size} bytes in the archive; at most {limit} are allowed"
             )
+        if entry.compress_type not in _COMPRESSED:
+            _no_archive(f"{shown(name)} is compressed in a way that PyTorch does not write")
         try:
             with self._zip.open(entry) as file:
                 found = file.read(limit + 1)
@@ -218,6 +223,7 @@ class _Program:
         part = self._part()
         graph = graph_of(part, self._limits.layers * OPERATIONS_OF_A_LAYER)
         held, shared = self._held(graph)
+        self._check_count(held)
         arrays = {name: self._array(name) for name in held}
         version = self._program["schema_version"]
         found = {
@@ -274,6 +280,15 @@ class _Program:
             else:
                 shared[name] = same
         return held, shared
+
+    def _check_count(self, held: Iterable[str]) -> None:
+        """Refuse more numbers than are allowed before any of them is read."""
+        count = sum(math.prod(self._payload(name).meta.shape) for name in held)
+        if count > self._limits.parameters:
+            refuse(
+                f"got {count} parameters; at most {self._limits.parameters} are allowed",
+                "An administrator may raise the setting max_parameters.",
+            )
 
     def _payload(self, name: str) -> Payload:
         found = self._weights.get(name) or self._constants.get(name)

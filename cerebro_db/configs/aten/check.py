@@ -17,12 +17,12 @@ from cerebro_db.configs.aten.operations import (
     ALLOWED,
     ATEN,
     BOUNDS,
-    CHECKS,
     FLAGS,
-    VIEWS,
+    draws,
     is_drawing,
     is_in_place,
     is_on,
+    may_be_view,
 )
 from cerebro_db.configs.aten.reading import graph_of
 from cerebro_db.configs.messages import shown
@@ -52,15 +52,19 @@ def check_architecture(config: Mapping[str, Any], limits: ArchitectureLimits) ->
     graphs_ = read_graphs(architecture, limits)
     for graph in graphs_:
         check_graph(graph, architecture)
-    if len(graphs_) == 1:
-        _check_evaluation(graphs_[0])
+    _check_evaluation(graphs_[-1], keeps_flags=len(graphs_) > 1)
     return dict(config)
 
 
-def _check_evaluation(graph: Graph) -> None:
-    """Refuse a graph that draws random numbers in evaluation, as one of a module with stochastic depth does."""
+def _check_evaluation(graph: Graph, keeps_flags: bool) -> None:
+    """Refuse a graph that draws random numbers in evaluation, as one of a module with stochastic depth does.
+
+    Args:
+        graph: of evaluation.
+        keeps_flags: whether it evaluates as it was exported, so that a dropout that is on stays on.
+    """
     for node in graph.nodes:
-        if is_drawing(node.target):
+        if draws(node) if keeps_flags else is_drawing(node.target):
             refuse(
                 f"got the operation {shown(node.target)}, which draws random numbers in evaluation, too; "
                 "allowed: with a second program, of the module in eval mode",
@@ -88,11 +92,12 @@ def _check_entries(architecture: Architecture, limits: ArchitectureLimits) -> No
         _check_shape(entry.name, entry.shape, entry.dtype)
         if len(entry.name) > limits.text or not entry.name:
             refuse(f"got a weight or input of the name {shown(entry.name)}")
-    for one in architecture.parameters:
-        if one.dtype not in ("float32", "float64"):
+    _check_dtypes(architecture)
+    for one in architecture.inputs:
+        if math.prod(one.shape) > limits.elements:
             refuse(
-                f"got the parameter {shown(one.name)} of type {one.dtype}; allowed: float32 and float64",
-                "module.float() makes all parameters float32",
+                f"got the input {shown(one.name)} of the shape {shown(one.shape)}; allowed: at most "
+                f"{limits.elements} numbers in a row"
             )
     count = sum(math.prod(one.shape) for one in held)
     if count > limits.parameters:
@@ -103,6 +108,18 @@ def _check_entries(architecture: Architecture, limits: ArchitectureLimits) -> No
     if not architecture.inputs or not architecture.outputs:
         refuse("got a program without inputs or outputs; allowed: one of each or more")
     _check_shared(architecture, {one.name for one in held})
+
+
+def _check_dtypes(architecture: Architecture) -> None:
+    for one in architecture.parameters:
+        if one.dtype not in ("float32", "float64"):
+            refuse(
+                f"got the parameter {shown(one.name)} of type {one.dtype}; allowed: float32 and float64",
+                "module.float() makes all parameters float32",
+            )
+    for one in architecture.buffers:
+        if one.dtype == "bfloat16":  # which NumPy lacks
+            refuse(f"got the buffer {shown(one.name)} of type bfloat16; allowed: other types")
 
 
 def _check_shared(architecture: Architecture, names: set[str]) -> None:
@@ -145,7 +162,7 @@ def check_graph(graph: Graph, architecture: Architecture) -> None:
         _check_guard(guard, graph)
     known = set(graph.sources)
     for node in graph.nodes:
-        _check_bound(node)
+        _check_bounds(node)
         _check_known(node, known)
         for name in names_of(node.outputs):
             if name in known and name:
@@ -169,15 +186,13 @@ def _check_target(target: str) -> None:
     refuse(f"got the operation {shown(target)}, which is not on the list", nearest(target, ALLOWED))
 
 
-def _check_bound(node: Node) -> None:
-    bound = BOUNDS.get(node.target)
-    value = None if bound is None else node.value(bound.name, bound.place)
-    if bound is None or value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= bound.most:
-        refuse(
-            f"got {bound.name}={shown(value)} in the operation {shown(node.target)}; allowed: 0 to {bound.most}"
-        )
+def _check_bounds(node: Node) -> None:
+    for bound in BOUNDS.get(node.target, ()):
+        value = node.value(bound.name, bound.place)
+        if value is not None and not (type(value) is int and 0 <= value <= bound.most):
+            refuse(
+                f"got {bound.name}={shown(value)} in the operation {shown(node.target)}; allowed: 0 to {bound.most}"
+            )
 
 
 def _check_known(node: Node, known: set[str]) -> None:
@@ -265,7 +280,10 @@ def _check_guard(text: str, graph: Graph) -> None:
 
 def _is_batch(side: ast.expr) -> bool:
     """True for ``L['x'].size()[0]``, or for an input within a list."""
-    text = ast.unparse(side)
+    try:
+        text = ast.unparse(side)
+    except RecursionError:
+        return False
     return text.startswith("L[") and text.endswith(".size()[0]") and text.count("(") == 1
 
 
@@ -321,13 +339,8 @@ def roots(graph: Graph) -> dict[str, frozenset[str]]:
     found = {name: frozenset([name]) for name in graph.sources}
     for node in graph.nodes:
         passed: frozenset[str] = frozenset()
-        if node.target in VIEWS or is_in_place(node.target):
+        if may_be_view(node) or is_in_place(node.target):
             names = (name for argument in node.arguments for name in references(argument.value))
             passed = passed.union(*(found.get(name, frozenset()) for name in names))
         found |= dict.fromkeys(names_of(node.outputs), passed)
     return found
-
-
-def checks_only(node: Node) -> bool:
-    """True for a node that computes nothing."""
-    return node.target in CHECKS

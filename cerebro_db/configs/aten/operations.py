@@ -81,11 +81,11 @@ _REDUCTIONS = """
 _SHAPES = """
     lift_fresh_copy.default cat.default concat.default concatenate.default stack.default hstack.default vstack.default repeat.default tile.default
     repeat_interleave.self_int roll.default flip.default clone.default _to_copy.default
-    to.dtype_layout constant.default copy_.default copy.default fill_.Scalar fill_.Tensor fill.Scalar fill.Tensor zero_.default
+    constant.default copy_.default copy.default fill_.Scalar fill_.Tensor fill.Scalar fill.Tensor zero_.default
     diff.default gather.default scatter.src scatter.value scatter_add.default index.Tensor index_select.default
     index_put.default index_add.default take_along_dim.default masked_scatter.default
     select_scatter.default slice_scatter.default tril.default triu.default one_hot.default
-    block_diag.default meshgrid.default meshgrid.indexing cartesian_prod.default bucketize.Tensor
+    block_diag.default bucketize.Tensor
     searchsorted.Tensor _unsafe_index.Tensor
 """
 # Their results may be the memory of their first argument.
@@ -99,7 +99,8 @@ _VIEWS = """
     unsafe_split_with_sizes.default diagonal.default unfold.default atleast_1d.default atleast_2d.default
     ravel.default contiguous.default detach.default detach_.default alias.default
     to.dtype to.device to.other type_as.default view.dtype dropout.default feature_dropout.default alpha_dropout.default
-    feature_alpha_dropout.default resolve_conj.default resolve_neg.default rrelu.default
+    feature_alpha_dropout.default resolve_conj.default resolve_neg.default rrelu.default to.dtype_layout
+    meshgrid.default meshgrid.indexing cartesian_prod.default
 """
 _MAKERS = """
     arange.default arange.start arange.start_step linspace.default zeros.default ones.default full.default
@@ -147,14 +148,20 @@ ALLOWED = TENSORS | CHECKS | SYMBOLS
 
 
 class Bound(NamedTuple):
-    """The largest value of an argument, a whole number from 0 that costs a pass over the tensor each."""
+    """The largest value of an argument, a whole number from 0."""
 
     name: str
     place: int
     most: int
 
 
-BOUNDS: Mapping[str, Bound] = {ATEN + "diff.default": Bound("n", 1, 8)}
+# Beyond these, a grid sampler leaves its result as the memory was.
+_SAMPLING = (Bound("interpolation_mode", 2, 2), Bound("padding_mode", 3, 2))
+BOUNDS: Mapping[str, tuple[Bound, ...]] = {
+    ATEN + "diff.default": (Bound("n", 1, 8),),  # each is a pass over the tensor
+    ATEN + "grid_sampler.default": _SAMPLING,
+    ATEN + "grid_sampler_2d.default": _SAMPLING,
+}
 
 
 class Flag(NamedTuple):
@@ -222,6 +229,14 @@ def draws(node: Any) -> bool:
         return True
     flag = flag_of(node)
     return flag is not None and flag.draws and is_on(node) and node.value("dropout", 5) != 0.0
+
+
+def may_be_view(node: Any) -> bool:
+    """True for a node whose results may be the memory of an argument, as an einsum of one tensor is."""
+    if node.target == ATEN + "einsum.default":
+        tensors = node.value("tensors", 1)
+        return not isinstance(tensors, list) or len(tensors) < 2
+    return node.target in VIEWS
 
 
 def is_in_place(target: str) -> bool:

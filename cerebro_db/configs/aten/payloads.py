@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cerebro_db.configs.architectures.limits import refuse
@@ -105,22 +106,17 @@ def array_of(name: str, payload: Payload, data: bytes) -> np.ndarray:
         refuse(
             f"got {shown(name)} of the shape {shown(list(layout.shape))}, which is not in its {len(data)} bytes"
         )
-    if _covered(layout) > len(data) // size:
+    if math.prod(layout.shape) > len(data) // size:
         refuse(
             f"got {shown(name)}, a tensor that repeats numbers of its storage; allowed: contiguous ones"
         )
     numbers = np.frombuffer(data, np.dtype(layout.dtype), len(data) // size)[layout.offset :]
-    strides = tuple(stride * size for stride in layout.strides)
+    # That of a dimension of one number may be anything.
+    steps = zip(layout.shape, layout.strides, strict=True)
+    strides = tuple(stride * size if count > 1 else 0 for count, stride in steps)
     found = np.lib.stride_tricks.as_strided(numbers, layout.shape, strides, writeable=False)
-    return np.ascontiguousarray(found).reshape(layout.shape)
-
-
-def _covered(layout: Layout) -> int:
-    """Numbers of the tensor."""
-    count = 1
-    for size in layout.shape:
-        count *= size
-    return count
+    # A copy, as the storage may be of many other tensors.
+    return np.array(found, order="C")
 
 
 def as_floats(name: str, array: np.ndarray) -> bytes:

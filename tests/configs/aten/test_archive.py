@@ -159,6 +159,23 @@ def test_what_is_no_archive_is_refused(net: Exported) -> None:
         archive.read(buffer.getvalue(), LIMITS)
 
 
+def test_an_archive_has_any_name_and_few_numbers(net: Exported) -> None:
+    found = {}
+    for name, how in (("plain", zipfile.ZIP_DEFLATED), ("packed", zipfile.ZIP_LZMA)):
+        with (
+            zipfile.ZipFile(io.BytesIO(net.file)) as old,
+            zipfile.ZipFile(buffer := io.BytesIO(), "w", how) as new,
+        ):
+            for path in old.namelist():
+                new.writestr(f"net.softmax/{path.partition('/')[2]}", old.read(path))
+        found[name] = buffer.getvalue()
+    assert archive.read(found["plain"], LIMITS) == (net.text, net.weights)
+    with pytest.raises(InvalidArchitecture, match="compressed in a way"):
+        archive.read(found["packed"], LIMITS)
+    with pytest.raises(InvalidArchitecture, match="parameters; at most 10 are allowed"):
+        archive.read(net.file, replace(LIMITS, parameters=10))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

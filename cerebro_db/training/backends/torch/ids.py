@@ -28,7 +28,7 @@ class EmbeddingIds:
 
     def __init__(self, net: Net) -> None:
         self._shapes = net.shapes
-        sizes = {one.name: one.shape[0] for one in net.architecture.parameters}
+        sizes = {one.name: one.shape[0] for one in net.architecture.parameters if one.shape}
         shared = net.architecture.shared
         self._found = [
             (place, shared.get(name, name), sizes[shared.get(name, name)])

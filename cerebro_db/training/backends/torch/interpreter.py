@@ -14,7 +14,12 @@ import torch
 from cerebro_db.configs.aten.check import changed, names_of, references, roots
 from cerebro_db.configs.aten.graph import Graph, Node, Reference
 from cerebro_db.configs.aten.operations import CHECKS, flag_of, is_in_place
-from cerebro_db.training.backends.torch.operations import constant, function_of, placed
+from cerebro_db.training.backends.torch.operations import (
+    check_outputs,
+    constant,
+    function_of,
+    placed,
+)
 
 Step = Callable[[list[Any]], None]
 
@@ -39,7 +44,7 @@ class Plan(NamedTuple):
     copied: tuple[int, ...]
 
     def run(self, base: Sequence[Any], given: Sequence[torch.Tensor]) -> list[Any]:
-        """The outputs, and the values of the updates behind them.
+        """The outputs.
 
         Args:
             base: values of the slots of parameters, buffers and constants; None in the others.
@@ -146,6 +151,7 @@ def _dead(
 
 def _step(node: Node, slots: dict[str, int], device: str) -> Step:
     by_place, by_name = placed(node, device)
+    check_outputs(node)
     function = function_of(node.target)
     call = _call(getattr(function, "_op", function), by_place, by_name, slots)
     if node.target in CHECKS:

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
-from cerebro_db.configs.aten.check import read_graphs
-from cerebro_db.configs.aten.graph import Constant, Entry, Graph, architecture_of
-from cerebro_db.configs.aten.operations import ATEN, draws
+from cerebro_db.configs.aten.check import changed, read_graphs, roots
+from cerebro_db.configs.aten.graph import FLOATS, Constant, Entry, Graph, architecture_of
+from cerebro_db.configs.aten.operations import ATEN, draws, is_in_place
 from cerebro_db.errors import InvalidState
 from cerebro_db.training.backends.torch.interpreter import Plan, plan_of
 from cerebro_db.training.buffers import Shapes, width
@@ -46,7 +46,7 @@ class Net:
         graphs = read_graphs(self.architecture, limits or _UNLIMITED)
         if mixed:
             graphs = tuple(map(_of_any_precision, graphs))
-        self.graph, self._evaluation = graphs[0], graphs[-1]
+        self.graph, self.evaluation = graphs[0], graphs[-1]
         self.draws = any(map(draws, self.graph.nodes))
         self.shapes: Shapes = tuple(tuple(one.shape) for one in self.architecture.inputs)
         self._dtypes = [dtype_of(one.dtype) for one in self.architecture.inputs]
@@ -54,7 +54,8 @@ class Net:
         self.parameters = {one.name: self.tensors[one.name] for one in self.architecture.parameters}
         self._training = plan_of(self.graph, training=True, flags=True, device=device)
         alone = len(graphs) == 1
-        self._evaluating = plan_of(self._evaluation, training=False, flags=not alone, device=device)
+        self._evaluating = plan_of(self.evaluation, training=False, flags=not alone, device=device)
+        self._overwritten = [self.tensors[self._owner(name)] for name in _overwritten(self.graph)]
         self._bases = {id(plan): self._base(plan, graph) for plan, graph in self._plans()}
 
     @property
@@ -67,11 +68,6 @@ class Net:
         """The shape of a row as a worker holds it: of several inputs, their numbers side by side."""
         return self.shapes[0] if len(self.shapes) == 1 else (width(self.shapes),)
 
-    @property
-    def trainable(self) -> list[str]:
-        """Names of the parameters that the module trains."""
-        return [one.name for one in self.architecture.parameters if one.trainable]
-
     def units(self) -> tuple[int, ...]:
         """Last dimension of each output."""
         sizes = (self.graph.sizes[name][1][-1] for name in self.graph.outputs)
@@ -81,6 +77,9 @@ class Net:
     def train(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The outputs in training; buffers change."""
         plan = self._training
+        for one in self._overwritten:
+            if one.requires_grad:  # gradients end with a batch, as they do with a hop
+                one.detach_()
         with self._precision():
             found = (
                 self._with_updates(plan, inputs)
@@ -175,7 +174,7 @@ class Net:
 
     # -- inside --------------------------------------------------------------------------
     def _plans(self) -> list[tuple[Plan, Graph]]:
-        return [(self._training, self.graph), (self._evaluating, self._evaluation)]
+        return [(self._training, self.graph), (self._evaluating, self.evaluation)]
 
     def _owner(self, name: str) -> str:
         return self.architecture.shared.get(name, name)
@@ -190,6 +189,20 @@ class Net:
                 found = _constant(self.architecture.constants[name])
                 values[plan.slots[value]] = found.to(self.device)
         return values
+
+
+def _overwritten(graph: Graph) -> set[str]:
+    """The buffers that operations overwrite, other than averages of normalizations."""
+    known = roots(graph)
+    values = (
+        root
+        for node in graph.nodes
+        if is_in_place(node.target)
+        for name in changed(node)
+        for root in known.get(name, ())
+    )
+    sources = (graph.sources[one] for one in values if graph.sizes.get(one, ("",))[0] in FLOATS)
+    return {name for kind, name in sources if kind == "buffer"}
 
 
 def _of_any_precision(graph: Graph) -> Graph:

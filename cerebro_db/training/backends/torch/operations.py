@@ -13,7 +13,7 @@ from cerebro_db.configs.aten.graph import Dtype, MemoryFormat, Node
 from cerebro_db.configs.aten.operations import ATEN
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import InvalidArchitecture, InvalidData
-from cerebro_db.training.backends.torch import recurrent
+from cerebro_db.training.backends.torch import guarded, recurrent
 
 _LARGEST = 2**62
 # Memory that nobody has written may hold anything of this process.
@@ -25,6 +25,7 @@ _ZEROED = {
 _PLACES = ("device", "layout", "pin_memory")
 _TO_DEVICE = ATEN + "to.device"
 _BATCH_NORM = "batch_norm.default"
+_WRAPPED = recurrent.RECURRENT | guarded.GUARDED | {_BATCH_NORM}
 
 
 def function_of(target: str) -> Any:
@@ -37,6 +38,8 @@ def function_of(target: str) -> Any:
             return _batch_norm
         if name in recurrent.RECURRENT:
             return recurrent.checked(name)
+        if name in guarded.GUARDED:
+            return guarded.checked(name)
         packet, _, overload = _ZEROED.get(name, name).partition(".")
         try:
             return getattr(getattr(torch.ops.aten, packet), overload)
@@ -49,9 +52,11 @@ def function_of(target: str) -> Any:
 
 
 def bounded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of numbers that refuses what no size can be."""
+    """A function of numbers that refuses what no size can be, and other arguments, such as a text to repeat."""
 
     def compute(*given: Any) -> Any:
+        if not all(isinstance(one, int | float) for one in given):
+            raise InvalidData("got a size that is no number")
         found = function(*given)
         if abs(found) > _LARGEST:
             raise InvalidData("got a size beyond 64 bits")
@@ -153,6 +158,7 @@ def placed(node: Node, device: str) -> tuple[list[Any], dict[str, Any]]:
         return _of_function(node)
     given = {argument.name: argument.value for argument in node.arguments}
     known = [argument.name for argument in schema.arguments]
+    _check_order(node, known)
     for name in [*given]:
         if name in _PLACES or name not in known:
             value = given.pop(name)
@@ -165,11 +171,37 @@ def placed(node: Node, device: str) -> tuple[list[Any], dict[str, Any]]:
     return _split(schema, given)
 
 
+def _check_order(node: Node, known: list[str]) -> None:
+    """Refuse arguments in another order, or twice: what checks a graph goes by their places."""
+    names = [one.name for one in node.arguments if one.name in known]
+    if names != [name for name in known if name in names]:
+        raise InvalidArchitecture(
+            f"model architecture: got the arguments {shown(names)} of {node.target}; allowed: each once, in the order "
+            f"{shown(known)}"
+        )
+
+
+def check_outputs(node: Node) -> None:
+    """Refuse a node with fewer results than its operation has: what has no name is not measured.
+
+    Raises:
+        InvalidArchitecture: naming the operation.
+    """
+    schema = _schema_of(node.target)
+    if schema is None:
+        return
+    is_list = len(schema.returns) == 1 and isinstance(schema.returns[0].type, torch.ListType)
+    wanted = [True] if is_list else [False] * len(schema.returns)
+    if [isinstance(one, list) for one in node.outputs] != wanted:
+        raise InvalidArchitecture(
+            f"model architecture: got {len(node.outputs)} results of {node.target}; allowed: its {len(wanted)}"
+        )
+
+
 def _schema_of(target: str) -> Any:
-    if target == ATEN + _BATCH_NORM:
-        return torch.ops.aten.batch_norm.default._schema
-    if target.removeprefix(ATEN) in recurrent.RECURRENT:
-        return recurrent.operation(target.removeprefix(ATEN))._schema
+    name = target.removeprefix(ATEN)
+    if target.startswith(ATEN) and name in _WRAPPED:
+        return recurrent.operation(name)._schema
     return getattr(function_of(target), "_schema", None)
 
 

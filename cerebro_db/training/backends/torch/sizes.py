@@ -17,7 +17,7 @@ from cerebro_db.configs.architectures.memory import (
 )
 from cerebro_db.configs.aten.check import names_of
 from cerebro_db.configs.aten.graph import Graph, Node
-from cerebro_db.configs.aten.operations import ATEN, DIVISIONS, VIEWS
+from cerebro_db.configs.aten.operations import ATEN, DIVISIONS, VIEWS, draws
 from cerebro_db.configs.messages import shown
 from cerebro_db.errors import CerebroError, InvalidArchitecture
 from cerebro_db.training.backends import ModelSize
@@ -30,6 +30,8 @@ from cerebro_db.training.causes import short
 # grows with the batch.
 _PROBE_ROWS = 7919
 _RECURRENT = ("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input")
+_EINSUM = f"{ATEN}einsum.default"
+_ATTENTION = f"{ATEN}scaled_dot_product_attention.default"
 # Operations whose layers multiply, with the place of their weight.
 _PRODUCTS = (
     "linear",
@@ -94,10 +96,10 @@ class Measured:
         self._check_parameters()
         self._each_row, self._largest, self._fixed = 0, 0, 0
         self._products = 0
-        self._seen: set[int] = set()
         graph = self.net.graph
         with without_compiler():
             self._run(plan_of(graph, training=True, flags=True, device=META), graph)
+            self._check_evaluation()
         parameters = sum(math.prod(one.shape) for one in self.net.entries)
         self.size = ModelSize(parameters, self._each_row, self._largest, self._fixed)
         if memory_mb is not None:
@@ -105,6 +107,14 @@ class Measured:
                 None, optimizer="", compiled=False, framework="torch", **self.size._asdict()
             )
             check_worker_memory(worker_memory([load], 0, 0), memory_mb, "a model")
+
+    def _check_evaluation(self) -> None:
+        """Check a graph of evaluation, too; training, which takes more, is what is measured."""
+        graph = self.net.evaluation
+        if graph is not self.net.graph:
+            measured = self._each_row, self._largest, self._fixed, self._products
+            self._run(plan_of(graph, training=True, flags=True, device=META), graph)
+            self._each_row, self._largest, self._fixed, self._products = measured
 
     def facts(self) -> ArchitectureFacts:
         """Size, work and shapes."""
@@ -138,12 +148,13 @@ class Measured:
         for (slot, _), tensor in zip(plan.inputs, self.net.probe(_PROBE_ROWS), strict=True):
             values[slot] = tensor
         for node, (step, dead) in zip(graph.nodes, plan.steps, strict=True):
-            self._check_before(node, values, plan.slots)
             with torch.no_grad(), _refused(node.target):
+                self._check_before(node, values, plan.slots)
                 step(values)
-            for name in names_of(node.outputs):
-                self._take(node, name, values[plan.slots[name]])
-            self._count_products(node, values, plan.slots)
+                for name in names_of(node.outputs):
+                    self._take(node, name, values[plan.slots[name]])
+                self._count_products(node, values, plan.slots)
+                self._count_attention(node, values, plan.slots)
             for slot in dead:
                 values[slot] = None
         for name in graph.outputs:
@@ -154,15 +165,35 @@ class Measured:
         if node.target in DIVISIONS:
             self._check_division(node, values, slots)
         if node.target.removeprefix(ATEN) in _RECURRENT:
-            steps = _first(node, values, slots).shape
-            allowed = _MOST_STEPS * self._limits.steps
-            if max(steps[:2]) > allowed and steps[1] > allowed:
-                raise _too_large(node, f"{steps[1]} time steps", allowed)
+            self._check_steps(node, values, slots)
+        if node.target == _EINSUM:
+            self._check_product(node, values, slots)
+
+    def _check_product(self, node: Node, values: list[Any], slots: dict[str, int]) -> None:
+        """Bound the products of three tensors or more, of which two at a time are multiplied."""
+        equation, tensors = node.value("equation", 0), node.value("tensors", 1)
+        if len(tensors) < 3:
+            return
+        labels = "".join(equation.partition("->")[0].split()).split(",")
+        sizes: dict[str, int] = {}
+        for names, one in zip(labels, tensors, strict=False):
+            sizes |= zip(names, values[slots[one.name]].shape, strict=False)
+        count = math.prod(size for size in sizes.values() if size != _PROBE_ROWS)
+        if "." in sizes or count > self._limits.elements:
+            raise _too_large(node, f"{shown(equation)} of {len(tensors)} tensors", "two at a time")
+
+    def _check_steps(self, node: Node, values: list[Any], slots: dict[str, int]) -> None:
+        shape = _first(node, values, slots).shape
+        steps = shape[1 if node.value("batch_first", 8) else 0]
+        allowed = _MOST_STEPS * self._limits.steps
+        if steps > allowed and steps != _PROBE_ROWS:  # rows of a batch may be the steps
+            raise _too_large(node, f"{steps} time steps", allowed)
 
     def _check_division(self, node: Node, values: list[Any], slots: dict[str, int]) -> None:
         """Whole numbers are divided by positive constants only."""
         divisor = node.arguments[1].value if len(node.arguments) > 1 else None
-        constant = isinstance(divisor, int | float) and divisor > 0
+        # A larger one may be -1 in 32 bits, by which the least number cannot be divided.
+        constant = isinstance(divisor, int | float) and 0 < divisor < 2**31
         if not constant and not _first(node, values, slots).is_floating_point():
             raise InvalidArchitecture(
                 f"model architecture: got {node.target} of whole numbers; allowed: numbers with a "
@@ -197,6 +228,16 @@ class Measured:
         places = found.numel() // max(1, found.shape[1 if "conv" in name else -1])
         self._products += weight.numel() * places // _PROBE_ROWS
 
+    def _count_attention(self, node: Node, values: list[Any], slots: dict[str, int]) -> None:
+        """Bytes of the scores of attention with dropout, of its mask, and of their product, which gradients need."""
+        if node.target != _ATTENTION or not draws(node):
+            return
+        query, key = (values[slots[node.arguments[place].value.name]] for place in (0, 1))
+        scores = query.numel() // query.shape[-1] * key.shape[-2] // _PROBE_ROWS
+        if scores > self._limits.elements:
+            raise _too_large(node, f"{scores} scores for one row", self._limits.elements)
+        self._each_row += 3 * scores * query.element_size()
+
     def _check_output(self, name: str, value: Any, graph: Graph) -> None:
         if value.dim() < 2 or value.shape[0] != _PROBE_ROWS or 0 in value.shape:
             raise InvalidArchitecture(
@@ -216,7 +257,7 @@ def _first(node: Node, values: list[Any], slots: dict[str, int]) -> torch.Tensor
     return found
 
 
-def _too_large(node: Node, what: str, allowed: int) -> InvalidArchitecture:
+def _too_large(node: Node, what: str, allowed: int | str) -> InvalidArchitecture:
     return InvalidArchitecture(
         f"model architecture: operation {shown(node.target)}: got {what}; at most {allowed} are allowed",
         hint="Give it a smaller input, or fewer units or filters.",
