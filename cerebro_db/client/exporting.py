@@ -38,12 +38,13 @@ def exported(module: Any, example_inputs: Sequence[Any] | None) -> tuple[str, by
         "tensorflow" in sys.modules
     ):  # whose LLVM and that of Triton, which the export looks for, end a process
         sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
-    was_training = module.training
+    modes = [(one, one.training) for one in module.modules()]
     try:
         train = _program(module.train(), inputs)
         evaluation = _program(module.eval(), inputs)
     finally:
-        module.train(was_training)
+        for one, mode in modes:
+            one.training = mode
     return read_both(train, evaluation, ArchitectureLimits())
 
 

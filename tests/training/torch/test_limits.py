@@ -8,16 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
-from training.torch.nets import CLASSES, FEATURES, Exported, begun, plain, rows, torch
+from training.torch.nets import CLASSES, FEATURES, Exported, begun, rows, torch
 
 from cerebro_db.configs.architectures.limits import ArchitectureLimits
 from cerebro_db.configs.aten import archive
 from cerebro_db.configs.aten.check import check_architecture
 from cerebro_db.configs.aten.graph import Argument, Node, Reference
 from cerebro_db.configs.aten.operations import ATEN, may_be_view
-from cerebro_db.errors import InvalidArchitecture, InvalidData
+from cerebro_db.errors import InvalidArchitecture, InvalidArgument, InvalidData
 from cerebro_db.training.backends.torch import BACKEND
 from cerebro_db.training.backends.torch.guarded import checked
 from cerebro_db.training.backends.torch.operations import bounded
@@ -237,10 +236,26 @@ def test_sizes_of_normalizations_and_scales_fit() -> None:
             checked(name)(*given[:place], wrong, *given[place + 1 :])
 
 
-def test_weights_that_are_plain_have_a_shape_of_their_own() -> None:
-    net = Exported(plain(), torch.zeros(2, FEATURES))
-    config = copy.deepcopy(net.architecture)
+def test_inputs_are_bounded() -> None:
+    config = copy.deepcopy(computed(lambda module, rows: rows).architecture)
     config["inputs"][0]["shape"] = [10**12]
     with pytest.raises(InvalidArchitecture, match="numbers in a row"):
         check_architecture(config, LIMITS)
-    assert np.frombuffer(net.weights, np.float32).size == FEATURES * 8 + 8 + 8 * CLASSES + CLASSES
+
+
+@pytest.mark.parametrize("text", ["cross_entropy(weight=[1.0,2.0])", "nll_loss(weight=[1.0])"])
+def test_a_loss_has_a_weight_for_each_class(
+    torch_recipe: Any, plain_net: Exported, text: str
+) -> None:
+    with pytest.raises(InvalidArgument, match="numbers; allowed: 3, one for each"):
+        BACKEND.program(
+            torch_recipe(plain_net, f"loss='{text}',optimizer='SGD',metrics=['accuracy']")
+        )
+
+
+def test_an_export_leaves_the_modes_of_a_module() -> None:
+    from cerebro_db.client.exporting import exported
+
+    module = nn.Sequential(nn.Linear(FEATURES, 4), nn.BatchNorm1d(4).eval(), nn.Linear(4, CLASSES))
+    exported(module, (torch.zeros(2, FEATURES),))
+    assert [one.training for one in module] == [True, False, True]

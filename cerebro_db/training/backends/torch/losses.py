@@ -280,6 +280,21 @@ def takes_logits(spec: LossSpec) -> bool:
     return bool(spec.all_arguments().get("from_logits")) if found is None else found
 
 
+def check_weights(spec: LossSpec, units: int) -> None:
+    """Refuse weights that are not as many as the outputs that they are of.
+
+    Raises:
+        InvalidArgument: telling how many there are.
+    """
+    for name in ("weight", "pos_weight"):
+        given = spec.all_arguments().get(name)
+        count = len(given) if isinstance(given, tuple) else 1
+        if given is not None and count not in ((units,) if name == "weight" else (1, units)):
+            raise InvalidArgument(
+                f"loss: {spec.name}: got {name} of {count} numbers; allowed: {units}, one for each output of the model"
+            )
+
+
 class Loss:
     """The loss of one output.
 

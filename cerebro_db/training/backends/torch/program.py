@@ -15,7 +15,7 @@ from cerebro_db.configs.grids.parameters import BALANCED, CompileParams, FitPara
 from cerebro_db.training.backends.torch import generators, optimizers
 from cerebro_db.training.backends.torch.ids import EmbeddingIds
 from cerebro_db.training.backends.torch.initial import drawn
-from cerebro_db.training.backends.torch.losses import Loss
+from cerebro_db.training.backends.torch.losses import Loss, check_weights
 from cerebro_db.training.backends.torch.net import Net
 from cerebro_db.training.backends.torch.nets import net_of, trained_names
 from cerebro_db.training.backends.torch.penalties import Penalty
@@ -341,6 +341,8 @@ def keeps_averages(params: CompileParams) -> bool:
 def losses_of(recipe: Recipe, net: Net) -> list[Loss]:
     """The loss of each output."""
     wanted = [output.loss.target for output in recipe.outputs]
+    for output, units in zip(recipe.outputs, net.units(), strict=True):
+        check_weights(output.loss, units)
     encodings = encodings_for(recipe.targets, wanted, net.units())
     given = zip(recipe.outputs, encodings, recipe.targets.each, strict=True)
     return [Loss(output.loss, encoding, facts) for output, encoding, facts in given]
