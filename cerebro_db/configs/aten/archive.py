@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # drivers begin without arrays
 
 _MIB = 2**20
 _MOST_FILES = 100_000
-_MOST_JSON = 256 * _MIB
+_MOST_JSON = 64 * _MIB  # with stack traces, which the architecture is without
 _MOST_CONSTANT = _MIB
 _SCHEMA, _ARCHIVE = 8, "0"
 _LONGEST_NAME = 60

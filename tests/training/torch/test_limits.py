@@ -173,6 +173,13 @@ def test_steps_of_a_recurrent_layer_are_bounded() -> None:
         BACKEND.check_size(net.architecture, replace(LIMITS, steps=0), None)
 
 
+def test_a_multiple_of_the_rows_may_be_large_by_itself() -> None:
+    net = computed(lambda module, rows: rows + torch.ones(7919 * 50, 1).sum())
+    BACKEND.check_size(net.architecture, LIMITS, None)
+    with pytest.raises(InvalidArchitecture, match="395950 numbers for 2 rows"):
+        BACKEND.check_size(net.architecture, replace(LIMITS, elements=1000), None)
+
+
 def test_the_graph_of_evaluation_is_checked_too() -> None:
     def wide(module: Any, rows: Any) -> Any:
         return rows if module.training else rows.repeat(1, 100)[:, :FEATURES]

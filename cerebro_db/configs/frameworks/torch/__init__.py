@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 from typing import Any
 
@@ -60,7 +61,7 @@ class PyTorch:
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 names = archive.namelist()
-        except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
+        except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, struct.error):
             return False
         marks = ("archive_format", "serialized_exported_program.json")
         return any(name.endswith(marks) for name in names)

@@ -29,6 +29,7 @@ from cerebro_db.training.causes import short
 # Rows of the batch that is traced: a prime, so that a size that is a multiple of it tells that a tensor
 # grows with the batch.
 _PROBE_ROWS = 7919
+_FEW_ROWS = 2
 _RECURRENT = ("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input")
 _EINSUM = f"{ATEN}einsum.default"
 _ATTENTION = f"{ATEN}scaled_dot_product_attention.default"
@@ -95,7 +96,7 @@ class Measured:
             self.net = Net(config, limits, META)
         self._check_parameters()
         self._each_row, self._largest, self._fixed = 0, 0, 0
-        self._products = 0
+        self._products, self._is_unsure = 0, False
         graph = self.net.graph
         with without_compiler():
             self._run(plan_of(graph, training=True, flags=True, device=META), graph)
@@ -159,6 +160,24 @@ class Measured:
                 values[slot] = None
         for name in graph.outputs:
             self._check_output(name, values[plan.slots[name]], graph)
+        if self._is_unsure:
+            self._check_few_rows(plan, graph)
+
+    def _check_few_rows(self, plan: Plan, graph: Graph) -> None:
+        """Run a plan again: what has a multiple of the rows may be that large whatever their number."""
+        values = list(self.net._base(plan, graph))
+        for (slot, _), tensor in zip(plan.inputs, self.net.probe(_FEW_ROWS), strict=True):
+            values[slot] = tensor
+        for node, (step, dead) in zip(graph.nodes, plan.steps, strict=True):
+            with torch.no_grad(), _refused(node.target):
+                step(values)
+            made = (values[plan.slots[name]] for name in names_of(node.outputs))
+            counts = [one.numel() for one in made if isinstance(one, torch.Tensor)]
+            if max(counts, default=0) > _FEW_ROWS * self._limits.elements:
+                what = f"{max(counts)} numbers for {_FEW_ROWS} rows"
+                raise _too_large(node, what, _FEW_ROWS * self._limits.elements)
+            for slot in dead:
+                values[slot] = None
 
     def _check_before(self, node: Node, values: list[Any], slots: dict[str, int]) -> None:
         """Refuse what may end the process, or take long, even without numbers."""
@@ -204,7 +223,9 @@ class Measured:
         """Count the bytes of a tensor that a node has made."""
         if not isinstance(value, torch.Tensor):
             return
-        grows = any(size and size % _PROBE_ROWS == 0 for size in value.shape)
+        multiples = [size for size in value.shape if size and size % _PROBE_ROWS == 0]
+        self._is_unsure |= any(size > _PROBE_ROWS for size in multiples)
+        grows = bool(multiples)
         count = value.numel() // (_PROBE_ROWS if grows else 1)
         if count > self._limits.elements:
             raise _too_large(node, f"{count} numbers for one row", self._limits.elements)
