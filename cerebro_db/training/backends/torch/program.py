@@ -58,7 +58,9 @@ class Program:
         self._weights = [output.weight for output in recipe.outputs]
         self._penalty = Penalty(params, self._parameters)
         self._averages = {
-            n: torch.zeros_like(p) for n, p in self._parameters.items() if keeps_averages(params)
+            name: torch.zeros_like(one)
+            for name, one in self._parameters.items()
+            if params.optimizer.keeps_averages
         }
         self._ids = EmbeddingIds(self.net)
         self._generator = generators.seeded(0)
@@ -73,7 +75,7 @@ class Program:
             recipe.architecture_id,
             spec.name,
             optimizers.slot_names(spec),
-            (spec.schedule is None, keeps_averages(params)),
+            (spec.schedule is None, spec.keeps_averages),
             tuple((o.loss.name, repr(o.loss.arguments), o.weight) for o in recipe.outputs),
             (params.dropout, params.freeze, params.dtype_policy, params.loss_per_member),
             (params.l1 is not None, params.l2 is not None),
@@ -331,11 +333,6 @@ class Program:
             for one in self.net.entries
             if one.name not in self._parameters and one.dtype == "float32"
         }
-
-
-def keeps_averages(params: CompileParams) -> bool:
-    """True if averages of the weights are kept."""
-    return bool(params.optimizer.all_arguments().get("use_ema"))
 
 
 def losses_of(recipe: Recipe, net: Net) -> list[Loss]:
