@@ -10,7 +10,7 @@ from cerebro_db.decide.search.sampling import Distinct, Enumeration
 SPACE = Space(
     (1, 2),
     "{'loss': ['mse'], 'metrics': [['mse']], "
-    "'optimizer_params_list': [{'optimizer': ['SGD()']}, {'optimizer': ['SGD(lr=0.01)']}]}",
+    "'optimizer_params_list': [{'optimizer': ['SGD']}, {'optimizer': ['SGD'], 'lr': [0.01]}]}",
     "{'batch_size': [8]}",
 )
 

@@ -160,7 +160,7 @@ def test_a_batch_of_one_row_changes_no_averages(recipe: Any, full_net: Exported)
     assert all(np.isfinite(array).all() for array in after.values())
     # Plain PyTorch refuses such a batch in torch.nn.functional.
     with pytest.raises(ValueError, match="more than 1 value per channel"):
-        full_net.module(torch.zeros(1, FEATURES))
+        copy.deepcopy(full_net.module)(torch.zeros(1, FEATURES))
 
 
 def test_schedules_clipping_and_freezing(recipe: Any, plain_net: Exported) -> None:
