@@ -151,7 +151,7 @@ def test_a_trainer_that_is_killed_changes_no_bit(
     if strategy == "allreduce":
         assert_a_lost_trainer_changes_nothing(bench, gate, strategy, more, configs, calm)
         return
-    out = f"killed_{strategy}"
+    out = f"killed_{strategy}_{configs}"
     with under_way(bench, gate, out, more, configs) as (caller, run_id):
         os.kill(until_true(lambda: waiting(gate))[0], signal.SIGKILL)
     assert caller.error is None

@@ -242,7 +242,7 @@ def assert_a_lost_trainer_changes_nothing(
     bench: Any, gate: Gate, strategy: str, more: str, configs: str, calm: Any
 ) -> None:
     """A run one of whose trainers is killed does something again, and ends with the same bits."""
-    out = f"killed_{strategy}"
+    out = f"killed_{strategy}_{configs}"
     with under_way(bench, gate, out, more, configs) as (caller, run_id):
         kill_a_trainer(bench, gate)
     assert caller.error is None
