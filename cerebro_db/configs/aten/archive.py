@@ -113,6 +113,7 @@ class _Archive:
         except (
             zipfile.BadZipFile,
             ValueError,
+            OverflowError,
             OSError,
             NotImplementedError,
             struct.error,
@@ -178,6 +179,7 @@ class _Archive:
             OSError,
             RuntimeError,
             ValueError,
+            OverflowError,
             struct.error,
         ) as error:
             _no_archive(f"{shown(name)} is damaged ({str(error)[:80]})")

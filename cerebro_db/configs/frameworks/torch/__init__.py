@@ -61,7 +61,14 @@ class PyTorch:
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 names = archive.namelist()
-        except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, struct.error):
+        except (
+            zipfile.BadZipFile,
+            ArithmeticError,
+            ValueError,
+            OSError,
+            NotImplementedError,
+            struct.error,
+        ):
             return False
         marks = ("archive_format", "serialized_exported_program.json")
         return any(name.endswith(marks) for name in names)
