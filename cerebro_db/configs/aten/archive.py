@@ -6,9 +6,7 @@ import base64
 import io
 import json
 import math
-import struct
 import zipfile
-import zlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,6 +17,7 @@ from cerebro_db.configs.aten.operations import flag_of, is_on
 from cerebro_db.configs.aten.payloads import Payload, array_of, as_floats, as_json, payloads_of
 from cerebro_db.configs.aten.reading import graph_of
 from cerebro_db.configs.messages import shown
+from cerebro_db.configs.zips import DAMAGED
 from cerebro_db.errors import InvalidArchitecture
 
 if TYPE_CHECKING:  # drivers begin without arrays
@@ -110,14 +109,7 @@ class _Archive:
     def __init__(self, data: bytes, limits: ArchitectureLimits) -> None:
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
-        except (
-            zipfile.BadZipFile,
-            ValueError,
-            OverflowError,
-            OSError,
-            NotImplementedError,
-            struct.error,
-        ) as error:
+        except DAMAGED as error:
             _no_archive(f"it is no zip file ({str(error)[:80]})")
         self._entries = {entry.filename: entry for entry in self._zip.infolist()}
         if len(self._entries) > _MOST_FILES:
@@ -172,16 +164,7 @@ class _Archive:
         try:
             with self._zip.open(entry) as file:
                 found = file.read(limit + 1)
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            EOFError,
-            OSError,
-            RuntimeError,
-            ValueError,
-            OverflowError,
-            struct.error,
-        ) as error:
+        except DAMAGED as error:
             _no_archive(f"{shown(name)} is damaged ({str(error)[:80]})")
         if len(found) != entry.file_size:
             _no_archive(f"{shown(name)} is damaged")

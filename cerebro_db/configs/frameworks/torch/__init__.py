@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import struct
 import zipfile
 from typing import Any
 
@@ -17,6 +16,7 @@ from cerebro_db.configs.grids.groups import Groups, is_of
 from cerebro_db.configs.grids.parameters import CompileParams, Vocabulary, parser_of
 from cerebro_db.configs.messages import shown
 from cerebro_db.configs.names import Format, is_custom
+from cerebro_db.configs.zips import DAMAGED
 from cerebro_db.errors import InvalidArgument
 
 _DROPOUT = ("dropout", "native_dropout")
@@ -61,14 +61,7 @@ class PyTorch:
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 names = archive.namelist()
-        except (
-            zipfile.BadZipFile,
-            ArithmeticError,
-            ValueError,
-            OSError,
-            NotImplementedError,
-            struct.error,
-        ):
+        except DAMAGED:
             return False
         marks = ("archive_format", "serialized_exported_program.json")
         return any(name.endswith(marks) for name in names)

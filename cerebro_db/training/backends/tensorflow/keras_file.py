@@ -24,6 +24,7 @@ import numpy as np
 from cerebro_db.configs.architectures.architecture import check_architecture
 from cerebro_db.configs.architectures.limits import ArchitectureLimits, read_json
 from cerebro_db.configs.messages import shown
+from cerebro_db.configs.zips import DAMAGED
 from cerebro_db.errors import CerebroError, InvalidArgument, hinted
 from cerebro_db.training import state as states
 from cerebro_db.training.backends.tensorflow import models
@@ -203,7 +204,7 @@ def _archive(data: bytes) -> zipfile.ZipFile:
         )
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error) as error:
+    except DAMAGED as error:
         raise InvalidArgument(f"file: got a damaged zip: {shown(str(error))}") from None
     names = sorted(archive.namelist())
     if names != sorted(_MEMBERS) and names != sorted((CONFIG, WEIGHTS)):
