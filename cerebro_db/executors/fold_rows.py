@@ -29,7 +29,7 @@ class FoldRows:
     of_partitions: Mapping[int, np.ndarray]
 
     def mask(self, partition_key: int, fold: int, held_out: bool) -> np.ndarray:
-        """Which rows of a partition a fold, from 0, holds out, or else is trained on."""
+        """Mask of the rows of a partition that a fold, from 0, holds out, or else of those that it is trained on."""
         own = self.of_partitions[partition_key]
         chosen = own == fold
         if not held_out:
@@ -38,7 +38,7 @@ class FoldRows:
         return found
 
     def text(self, partition_key: int, fold: int, held_out: bool) -> str:
-        """The same for a task of a worker."""
+        """Text of a mask, for a task of a worker."""
         from cerebro_db.training.folds import bits_of
 
         return bits_of(self.mask(partition_key, fold, held_out))
@@ -95,15 +95,17 @@ def read_fold_rows(session: Session, packed: PackedTable, folds: Folds) -> FoldR
 
 
 def placed_fold_rows(packed: PackedTable, folds: Folds) -> FoldRows:
-    """The rows of the folds of a run, where these follow from the places of rows, as in ``training.folds.Fold``."""
+    """The rows of the folds of a run, where these follow from the places of rows."""
     import numpy as np
+
+    from cerebro_db.training.folds import turns
 
     return FoldRows(
         folds,
         {
             one.partition_key: np.concatenate(
                 [
-                    _small((np.arange(rows) + buffer_id + one.partition_key) % folds.count)
+                    _small((turns(buffer_id, rows, folds.count) + one.partition_key) % folds.count)
                     for buffer_id, rows in one.buffers
                 ]
             )

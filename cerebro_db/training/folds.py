@@ -36,8 +36,14 @@ class Fold:
         return np.flatnonzero(~self._is_held_out(buffer_id, rows))
 
     def _is_held_out(self, buffer_id: int, rows: int) -> np.ndarray:
-        found: np.ndarray = (np.arange(rows) + buffer_id) % self.count == self.number
+        found: np.ndarray = turns(buffer_id, rows, self.count) == self.number
         return found
+
+
+def turns(buffer_id: int, rows: int, count: int) -> np.ndarray:
+    """The turn of each row of a buffer, ``int64[rows]``: its fold, less the number of its partition."""
+    found: np.ndarray = (np.arange(rows) + buffer_id) % count
+    return found
 
 
 @dataclass(frozen=True)
