@@ -1,4 +1,4 @@
-"""What the report of a registered version has of the call that made it, as the catalog keeps it."""
+"""Report of a registered version about the call that made it, as the catalog keeps it."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class ModelFacts(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelSection:
-    """What a report has about a version."""
+    """Section of a report about a version."""
 
     facts: ModelFacts
     contents: ModelReport
@@ -89,7 +89,7 @@ class ModelSection:
 
 
 def model_section(source: Source, text: str) -> ModelSection:
-    """What a report has about a version.
+    """The section of a report about a version.
 
     Args:
         source: whose role may see it.

@@ -26,7 +26,7 @@ _EXAMPLE = "{'*.bias': {'weight_decay': 0.0}, 'layer1': {'lr_factor': 0.1}}"
 
 
 class ParameterGroup(Struct, frozen=True):
-    """What parameters have of their own whose name, or that of a module that they are in, fits a pattern.
+    """Learning rate and weight decay of the parameters whose name, or that of a module around them, fits a pattern.
 
     Attributes:
         pattern: with ``*``, ``?`` and ``[abc]``; case matters.
@@ -105,7 +105,7 @@ def is_of(name: str, pattern: str) -> bool:
 
 
 def settings_of(name: str, groups: Sequence[ParameterGroup]) -> ParameterGroup:
-    """What a parameter has of its own: of each argument the value of the first pattern that fits and has it."""
+    """Settings of one parameter: of each argument the value of the first pattern that fits and has it."""
     found: dict[str, float] = {}
     for group in groups:
         if is_of(name, group.pattern):

@@ -1,4 +1,4 @@
-"""What is found about a new champion at the end of a call, each part as a statement and within the time that is left."""
+"""Findings about a new champion at the end of a call, each part as a statement and within the time that is left."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def attach(
 
 
 def key(spec: OptimizerSpec, groups: Groups) -> Any:
-    """What programs of groups have to share: the factors are constants in them."""
+    """Key of the groups that programs have to share: the factors are constants in them."""
     if not any(group.lr is not None for group in groups):
         return groups
     return groups, scalars_of(spec).learning_rate
@@ -88,7 +88,7 @@ def _scaled(rate: Any, factor: float) -> Any:
 
 
 def _decay(optimizer: Any, settings: Settings, factors: Mapping[str, float]) -> Any:
-    """What takes the place of the optimizer's own decay of weights."""
+    """Decay of weights in place of the optimizer's own."""
 
     def apply(variables: Sequence[Any]) -> None:
         for variable in (one.value for one in variables):

@@ -356,7 +356,7 @@ class Mixing(NamedTuple):
 def _mixing(
     others: tuple[list[Any], Any] | None, partners: Partners | None, start: int, stop: int
 ) -> Mixing | None:
-    """What a batch is mixed with; None where it is not."""
+    """Mixing of a batch; None where it is not mixed."""
     if others is None or partners is None:
         return None
     truth, weights = others
